@@ -33,7 +33,7 @@ enum sn_status sn_map_arrange(int *process_of, struct sn_arrangement *out, struc
         .config = c, .model = model, .ops = sn_ops_cpu(), .threads = sn_threads(c, p->per_node)};
     struct sn_job *parts = NULL;
     struct sn_stages stages = {0};
-    enum sn_status st = sn_job_create_parts(&parts, &env, err);
+    enum sn_status st = sn_job_create_shards(&parts, &env, err);
     if (st == SN_OK) {
         *grid = parts->grid;
         sn_job_destroy(parts);

@@ -161,7 +161,7 @@ static enum sn_status add_rank(struct planner *p, int rank, struct sn_err *err)
     struct sn_job *j;
     struct sn_job_env env = {
         .config = p->c, .model = p->model, .ops = sn_ops_cpu(), .threads = 1, .rank = rank};
-    SN_TRY(sn_job_create_parts(&j, &env, err));
+    SN_TRY(sn_job_create_shards(&j, &env, err));
     enum sn_status st = add_boxes(p, j, rank, err);
     sn_job_destroy(j);
     return st;

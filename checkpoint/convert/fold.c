@@ -187,7 +187,7 @@ static enum sn_status extras_for(struct sn_model **model, struct sn_state_extra 
     struct sn_job *j = NULL;
     SN_TRY(sn_model_create(model, &c->model, &c->train, err));
     struct sn_job_env env = {.config = c, .model = *model, .ops = sn_ops_cpu(), .threads = 1};
-    SN_TRY(sn_job_create_parts(&j, &env, err));
+    SN_TRY(sn_job_create_shards(&j, &env, err));
     enum sn_status st = sn_job_extras(extra, j, err);
     sn_job_destroy(j);
     return st;

@@ -201,7 +201,7 @@ static void feed_forward(const struct letters *l)
 /* --- the ends of a part ----------------------------------------------------------------------- */
 
 /* Elements of the gradient bucket of a table that is embedding and head. Positions are in it where
- * they are treated alike (lib/program/parts.c). */
+ * they are treated alike (lib/program/shards.c). */
 static int64_t table_bucket(const struct letters *l)
 {
     const struct sn_config *c = l->config;

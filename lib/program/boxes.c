@@ -64,20 +64,20 @@ struct list {
     int n;
 };
 
-/* A piece of a part, and what is the same for all of its boxes. */
+/* A piece of a shard, and what is the same for all of its boxes. */
 struct place {
-    const struct sn_part *part;
-    const struct sn_part_piece *q;
-    struct sn_job_box box; /* kind, param, piece, buf, owned; `at` of the part's first element */
+    const struct sn_shard *shard;
+    const struct sn_shard_piece *q;
+    struct sn_job_box box; /* kind, param, piece, buf, owned; `at` of the shard's first element */
 };
 
 /* --- rectangles ------------------------------------------------------------------------------- */
 
-/* Rows r .. end_r - 1, columns c .. end_c - 1 of the part, as far as they are the piece's. */
+/* Rows r .. end_r - 1, columns c .. end_c - 1 of the shard, as far as they are the piece's. */
 static void add_box(struct list *l, const struct place *p, const int64_t rows[2],
                     const int64_t cols[2])
 {
-    const struct sn_part_piece *q = p->q;
+    const struct sn_shard_piece *q = p->q;
     int64_t r = rows[0] > q->at ? rows[0] : q->at;
     int64_t end_r = rows[1] < q->at + q->n ? rows[1] : q->at + q->n;
     int64_t c = cols[0], end_c = cols[1] < q->n_cols ? cols[1] : q->n_cols;
@@ -88,8 +88,8 @@ static void add_box(struct list *l, const struct place *p, const int64_t rows[2]
     b.col = q->col + c;
     b.n_rows = end_r - r;
     b.n_cols = end_c - c;
-    b.ld = p->part->cols;
-    b.at += r * p->part->cols + c;
+    b.ld = p->shard->cols;
+    b.at += r * p->shard->cols + c;
     if (l->box)
         l->box[l->n] = b;
     l->n++;
@@ -98,9 +98,9 @@ static void add_box(struct list *l, const struct place *p, const int64_t rows[2]
 /* Elements [lo, hi) of the bucket, as far as they are the piece's. */
 static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t hi)
 {
-    int64_t cols = p->part->cols, size = p->part->rows * cols;
-    lo = lo > p->part->offset ? lo - p->part->offset : 0;
-    hi = hi - p->part->offset < size ? hi - p->part->offset : size;
+    int64_t cols = p->shard->cols, size = p->shard->rows * cols;
+    lo = lo > p->shard->offset ? lo - p->shard->offset : 0;
+    hi = hi - p->shard->offset < size ? hi - p->shard->offset : size;
     if (lo >= hi)
         return;
     int64_t first = lo / cols, last = hi / cols; /* rows; `last` is cut, or behind the end */
@@ -118,7 +118,7 @@ static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t
 
 /* --- who owns what ---------------------------------------------------------------------------- */
 
-/* Of one kind: the elements that replicas hold whole, and own together, in the order of parts,
+/* Of one kind: the elements that replicas hold whole, and own together, in the order of shards,
  * padding left out, and this rank's share of them. */
 struct share {
     int64_t lo, hi;
@@ -136,21 +136,21 @@ static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b, enum sn
 static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas)
 {
     int64_t n = 0, members = j->group_size[replicas], index = j->group_index[replicas];
-    for (int i = 0; i < j->n_parts; i++) {
-        const struct sn_part *part = &j->parts[i];
-        const struct sn_bucket *b = &j->buckets[part->bucket];
+    for (int i = 0; i < j->n_shards; i++) {
+        const struct sn_shard *shard = &j->shards[i];
+        const struct sn_bucket *b = &j->buckets[shard->bucket];
         if (sn_state_buffer(j, b, k) < 0 || !owns_copy(j, b, k) || b->replicas != replicas ||
             sn_bucket_zero(j, b))
             continue;
-        for (int q = 0; q < part->n_pieces; q++)
-            n += part->piece[q].n * part->piece[q].n_cols;
+        for (int q = 0; q < shard->n_pieces; q++)
+            n += shard->piece[q].n * shard->piece[q].n_cols;
     }
     return (struct share){.lo = n * index / members, .hi = n * (index + 1) / members};
 }
 
 /* The row of the piece at which a cut behind `element` of its elements is made: the nearest; of a
  * small piece only its ends. Monotonic, so the shares of neighbours meet. */
-static int64_t cut_at(const struct sn_part_piece *q, int64_t element)
+static int64_t cut_at(const struct sn_shard_piece *q, int64_t element)
 {
     int64_t size = q->n * q->n_cols;
     if (element <= 0 || element >= size)
@@ -163,8 +163,8 @@ static int64_t cut_at(const struct sn_part_piece *q, int64_t element)
 /* A piece that is whole on all replicas: rows before the share, the share, rows behind it. */
 static void add_shared(struct list *l, struct place *p, struct share *s)
 {
-    const struct sn_part_piece *q = p->q;
-    bool own = owns_copy(l->job, &l->job->buckets[p->part->bucket], p->box.kind);
+    const struct sn_shard_piece *q = p->q;
+    bool own = owns_copy(l->job, &l->job->buckets[p->shard->bucket], p->box.kind);
     int64_t from = own ? q->at + cut_at(q, s->lo - s->passed) : q->at;
     int64_t to = own ? q->at + cut_at(q, s->hi - s->passed) : q->at;
     const int64_t cols[] = {0, q->n_cols};
@@ -179,29 +179,29 @@ static void add_shared(struct list *l, struct place *p, struct share *s)
 /* All of the piece, which no replica has a share in. */
 static void add_own(struct list *l, struct place *p)
 {
-    const struct sn_part_piece *q = p->q;
-    const struct sn_bucket *b = &l->job->buckets[p->part->bucket];
+    const struct sn_shard_piece *q = p->q;
+    const struct sn_bucket *b = &l->job->buckets[p->shard->bucket];
     p->box.holder = sn_feedback_holder(l->job, b, &p->box.holders);
     p->box.owned = owns_copy(l->job, b, SN_STATE_FEEDBACK);
     add_box(l, p, (int64_t[]){q->at, q->at + q->n}, (int64_t[]){0, q->n_cols});
 }
 
-static void add_part(struct list *l, enum sn_state_kind k, const struct sn_part *part,
-                     struct share *s)
+static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shard *shard,
+                      struct share *s)
 {
     const struct sn_job *j = l->job;
-    const struct sn_bucket *b = &j->buckets[part->bucket];
+    const struct sn_bucket *b = &j->buckets[shard->bucket];
     int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
     int buf = sn_state_buffer(j, b, k);
     if (buf < 0)
         return;
     bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
-    for (int i = 0; i < part->n_pieces; i++) {
-        struct place p = {part,
-                          &part->piece[i],
-                          {.kind = k, .param = part->param, .piece = part->piece[i].piece}};
+    for (int i = 0; i < shard->n_pieces; i++) {
+        struct place p = {shard,
+                          &shard->piece[i],
+                          {.kind = k, .param = shard->param, .piece = shard->piece[i].piece}};
         p.box.buf = buf;
-        p.box.at = part->offset - (has_slice ? slice : 0);
+        p.box.at = shard->offset - (has_slice ? slice : 0);
         if (k == SN_STATE_FEEDBACK) {
             add_own(l, &p);
             continue;
@@ -221,10 +221,10 @@ static void add_all(struct list *l)
         enum sn_state_kind kind = (enum sn_state_kind)k;
         struct share all = share_of(l->job, kind, SN_GROUP_REPLICA);
         struct share experts = share_of(l->job, kind, SN_GROUP_EXPERT_DATA);
-        for (int i = 0; i < l->job->n_parts; i++) {
-            const struct sn_part *part = &l->job->parts[i];
-            bool is_expert = l->job->buckets[part->bucket].replicas == SN_GROUP_EXPERT_DATA;
-            add_part(l, kind, part, is_expert ? &experts : &all);
+        for (int i = 0; i < l->job->n_shards; i++) {
+            const struct sn_shard *shard = &l->job->shards[i];
+            bool is_expert = l->job->buckets[shard->bucket].replicas == SN_GROUP_EXPERT_DATA;
+            add_shard(l, kind, shard, is_expert ? &experts : &all);
         }
     }
 }
@@ -261,28 +261,28 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
         *(cut ? &slices : &whole) += b->slice;
         out->boxes += cut ? 2 : 0; /* cut rows at both ends */
     }
-    for (int i = 0; i < j->n_parts; i++) {
-        if (j->buckets[j->parts[i].bucket].replicas != replicas)
+    for (int i = 0; i < j->n_shards; i++) {
+        if (j->buckets[j->shards[i].bucket].replicas != replicas)
             continue;
-        out->boxes += j->parts[i].n_pieces;
-        widest = j->parts[i].cols > widest ? j->parts[i].cols : widest;
+        out->boxes += j->shards[i].n_pieces;
+        widest = j->shards[i].cols > widest ? j->shards[i].cols : widest;
     }
     if ((!j->zero || whole > 0) && members > 1)
         whole = (whole + members - 1) / members + widest;
     out->floats += slices + whole;
 }
 
-/* Feedback, of which a rank owns whole parts. */
+/* Feedback, of which a rank owns whole shards. */
 static void add_own_room(const struct sn_job *j, struct sn_image_room *out)
 {
-    for (int i = 0; i < j->n_parts; i++) {
-        const struct sn_part *part = &j->parts[i];
-        const struct sn_bucket *b = &j->buckets[part->bucket];
+    for (int i = 0; i < j->n_shards; i++) {
+        const struct sn_shard *shard = &j->shards[i];
+        const struct sn_bucket *b = &j->buckets[shard->bucket];
         bool tied = sn_state_copies(b, SN_STATE_FEEDBACK) >> SN_GROUP_TIED & 1u;
         if (b->feedback < 0 || (tied && j->group_index[SN_GROUP_TIED] != 0))
             continue;
-        out->boxes += part->n_pieces;
-        out->floats += part->rows * part->cols;
+        out->boxes += shard->n_pieces;
+        out->floats += shard->rows * shard->cols;
     }
 }
 
@@ -333,7 +333,7 @@ enum sn_status sn_job_image_most(int64_t *out, const struct sn_job_env *env, str
     for (int stage = 0; stage < env->config->layout.pipeline; stage++) {
         struct sn_image_room room;
         struct sn_job *j;
-        SN_TRY(sn_job_create_parts(&j, &e, err));
+        SN_TRY(sn_job_create_shards(&j, &e, err));
         sn_job_image_room(j, &room);
         most = sn_image_bytes(&room) > most ? sn_image_bytes(&room) : most;
         e.rank += j->grid.stride[SN_AXIS_PIPELINE];

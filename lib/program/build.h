@@ -111,9 +111,9 @@ struct sn_emit {
     int *again;            /* buffer -> its recomputed copy in this unit; -1 */
     int cap_bufs;
     int *copied, n_copied;    /* buffers that have such a copy now */
-    bool *grad_written;       /* part -> its gradient was written in this micro-batch */
-    int *uses_left;           /* part -> gradient contributions still to come */
-    int *bucket_left;         /* bucket -> parts that are not finished */
+    bool *grad_written;       /* shard -> its gradient was written in this micro-batch */
+    int *uses_left;           /* shard -> gradient contributions still to come */
+    int *bucket_left;         /* bucket -> shards that are not finished */
     int *bucket_weight;       /* bucket -> buffer of the whole weights now; -1: not gathered */
     int *bucket_gather;       /* bucket -> id of the gather to wait for; -1 */
     int *bucket_grad;         /* bucket -> where gradients are summed now; -1 */
@@ -122,34 +122,34 @@ struct sn_emit {
     int posted[SN_MAX_POSTED], n_posted;
     struct sn_factored factored[2]; /* whose left factors are under way; whose right ones are */
     struct sn_routes routes;
-    int late_parts[2], n_late_parts; /* of experts: further rounds still add to their gradients */
-    struct sn_under_way under_way;   /* of experts' tokens in chunks */
+    int late_shards[2], n_late_shards; /* of experts: further rounds still add to their gradients */
+    struct sn_under_way under_way;     /* of experts' tokens in chunks */
 };
 
 /* The unit of a node: its layer, -1 before the first block, `layers` after the last. */
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n);
-/* How many parts a parameter (-1: none) has here; they begin at first_part[param]. */
-int sn_param_parts(const struct sn_job *j, int param);
+/* How many shards a parameter (-1: none) has here; they begin at first_shard[param]. */
+int sn_param_shards(const struct sn_job *j, int param);
 /* Is the node in this rank's part p->part? */
 bool sn_node_is_here(const struct sn_emit *e, int node);
 
-/* Views of a part's weights: as a matrix, or as one row. */
-struct sn_view sn_weight(const struct sn_emit *e, int part);
-struct sn_view sn_weight_flat(const struct sn_emit *e, int part);
-/* The part that a view of weights shows; -1. */
-int sn_part_of(const struct sn_emit *e, struct sn_view v);
-bool sn_part_trains(const struct sn_emit *e, int part);
-/* Zeros between and behind the parts of a bucket, in a buffer of all its elements. */
+/* Views of a shard's weights: as a matrix, or as one row. */
+struct sn_view sn_weight(const struct sn_emit *e, int shard);
+struct sn_view sn_weight_flat(const struct sn_emit *e, int shard);
+/* The shard that a view of weights shows; -1. */
+int sn_shard_of(const struct sn_emit *e, struct sn_view v);
+bool sn_shard_trains(const struct sn_emit *e, int shard);
+/* Zeros between and behind the shards of a bucket, in a buffer of all its elements. */
 void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int buf,
                   enum sn_when when);
-/* Before a gradient operation of the part is added: there is somewhere to add to. */
-void sn_part_ready(struct sn_emit *e, int part);
-/* Make `op` add to the gradient of a part through out[out]: the first contribution of a micro-batch
+/* Before a gradient operation of the shard is added: there is somewhere to add to. */
+void sn_shard_ready(struct sn_emit *e, int shard);
+/* Make `op` add to the gradient of a shard through out[out]: the first contribution of a micro-batch
  * initialises (on the first micro-batch only, where gradients are kept over micro-batches). */
-void sn_into_part(struct sn_emit *e, struct sn_op *op, int out, int part, bool flat);
-/* One use of the part has given all of its contributions; the reduction of a bucket that is
+void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool flat);
+/* One use of the shard has given all of its contributions; the reduction of a bucket that is
  * complete is posted. May move operations: pointers to them end here. */
-void sn_part_used(struct sn_emit *e, int part);
+void sn_shard_used(struct sn_emit *e, int shard);
 
 struct sn_view sn_grad_get(const struct sn_emit *e, int buf);
 void sn_grad_set(struct sn_emit *e, int buf, struct sn_view g);
@@ -163,9 +163,9 @@ bool sn_emit_room(struct sn_emit *e, int buf); /* make the maps long enough; fal
 
 /* --- one file each ---------------------------------------------------------------------------- */
 
-enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err); /* parts.c */
-/* Elements of a bucket that a part of so many takes. */
-int64_t sn_part_room(int64_t elements);
+enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err); /* shards.c */
+/* Elements of a bucket that a shard of so many takes. */
+int64_t sn_shard_room(int64_t elements);
 enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err); /* pipeline.c */
 void sn_state_buffers(struct sn_job *j, struct sn_program *p);         /* state.c */
 void sn_lower_part(struct sn_emit *e);                                 /* lower.c */

@@ -47,17 +47,17 @@ static void count_uses(struct sn_emit *e)
         if (j->piece_of_node[i] % j->stages != j->stage)
             continue;
         for (int k = 0; k < 2; k++)
-            for (int q = 0; q < sn_param_parts(j, j->model->nodes[i].param[k]); q++)
-                e->uses_left[j->first_part[j->model->nodes[i].param[k]] + q]++;
+            for (int q = 0; q < sn_param_shards(j, j->model->nodes[i].param[k]); q++)
+                e->uses_left[j->first_shard[j->model->nodes[i].param[k]] + q]++;
     }
-    for (int q = 0; q < j->n_parts; q++)
-        e->bucket_left[j->parts[q].bucket]++;
+    for (int q = 0; q < j->n_shards; q++)
+        e->bucket_left[j->shards[q].bucket]++;
 }
 
 static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_program *p,
                                 struct sn_err *err)
 {
-    size_t parts = (size_t)j->n_parts + 1, buckets = (size_t)j->n_buckets + 1;
+    size_t parts = (size_t)j->n_shards + 1, buckets = (size_t)j->n_buckets + 1;
     *e = (struct sn_emit){.job = j, .p = p};
     e->value = sn_alloc_n((size_t)j->model->n_values, sizeof(*e->value));
     e->grad_written = sn_alloc_n(parts, sizeof(bool));
@@ -333,7 +333,7 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     name_program(j, &j->evaluate, "evaluate", 1);
     name_program(j, &j->generate, "generate", 1);
     SN_TRY(sn_pieces_create(j, err));
-    return sn_parts_create(j, err);
+    return sn_shards_create(j, err);
 }
 
 enum extent { PARTS, TEXT, ALL };
@@ -369,8 +369,8 @@ enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *
     return create(out, env, TEXT, err);
 }
 
-enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
-                                   struct sn_err *err)
+enum sn_status sn_job_create_shards(struct sn_job **out, const struct sn_job_env *env,
+                                    struct sn_err *err)
 {
     return create(out, env, PARTS, err);
 }
@@ -394,10 +394,10 @@ void sn_job_destroy(struct sn_job *j)
     sn_free(j->piece_of_node);
     sn_free(j->piece_of_value);
     sn_free(j->first_node);
-    sn_free(j->first_part);
-    sn_free(j->part_of_bucket);
-    sn_free(j->parts);
-    sn_free(j->part_pieces);
+    sn_free(j->first_shard);
+    sn_free(j->shard_of_bucket);
+    sn_free(j->shards);
+    sn_free(j->shard_pieces);
     sn_free(j->buckets);
     sn_free(j);
 }

@@ -1,5 +1,5 @@
 /*
- * emit.c - the maps of a text under construction: weights and gradients of parts, gradients of
+ * emit.c - the maps of a text under construction: weights and gradients of shards, gradients of
  * buffers.
  */
 #include "lib/program/build.h"
@@ -21,9 +21,9 @@ bool sn_node_is_here(const struct sn_emit *e, int node)
 
 /* --- weights and their gradients -------------------------------------------------------------- */
 
-struct sn_view sn_weight(const struct sn_emit *e, int part)
+struct sn_view sn_weight(const struct sn_emit *e, int shard)
 {
-    const struct sn_part *q = &e->job->parts[part];
+    const struct sn_shard *q = &e->job->shards[shard];
     return (struct sn_view){.buf = e->bucket_weight[q->bucket],
                             .offset = q->offset,
                             .rows = q->rows,
@@ -38,20 +38,20 @@ static struct sn_view flat(struct sn_view v)
     return v;
 }
 
-struct sn_view sn_weight_flat(const struct sn_emit *e, int part)
+struct sn_view sn_weight_flat(const struct sn_emit *e, int shard)
 {
-    return flat(sn_weight(e, part));
+    return flat(sn_weight(e, shard));
 }
 
-int sn_part_of(const struct sn_emit *e, struct sn_view v)
+int sn_shard_of(const struct sn_emit *e, struct sn_view v)
 {
     int bucket = v.buf < 0 || e->p->failed ? -1 : e->p->bufs[v.buf].bucket;
-    return bucket < 0 ? -1 : sn_bucket_part_at(e->job, bucket, v.offset);
+    return bucket < 0 ? -1 : sn_bucket_shard_at(e->job, bucket, v.offset);
 }
 
-bool sn_part_trains(const struct sn_emit *e, int part)
+bool sn_shard_trains(const struct sn_emit *e, int shard)
 {
-    return part >= 0 && e->train && e->job->buckets[e->job->parts[part].bucket].trains;
+    return shard >= 0 && e->train && e->job->buckets[e->job->shards[shard].bucket].trains;
 }
 
 void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int buf,
@@ -59,8 +59,9 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
 {
     const struct sn_bucket *b = &j->buckets[bucket];
     int64_t at = 0;
-    for (int k = 0; k <= b->n_parts; k++) {
-        const struct sn_part *q = k < b->n_parts ? &j->parts[sn_bucket_part(j, bucket, k)] : NULL;
+    for (int k = 0; k <= b->n_shards; k++) {
+        const struct sn_shard *q =
+            k < b->n_shards ? &j->shards[sn_bucket_shard(j, bucket, k)] : NULL;
         int64_t next = q ? q->offset : b->n;
         if (next > at) {
             struct sn_op *op = sn_op_add(p, SN_OP_ZERO, "pad.%.50s", b->name);
@@ -73,7 +74,7 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
     }
 }
 
-/* ZeRO 2 and 3: gradients of one micro-batch are a temporary. What lies between its parts is summed
+/* ZeRO 2 and 3: gradients of one micro-batch are a temporary. What lies between its shards is summed
  * with them, so it must be numbers. */
 static void open_bucket_grad(struct sn_emit *e, int bucket)
 {
@@ -86,31 +87,31 @@ static void open_bucket_grad(struct sn_emit *e, int bucket)
     sn_pads_zero(e->job, e->p, bucket, g, SN_EVERY);
 }
 
-void sn_into_part(struct sn_emit *e, struct sn_op *op, int out, int part, bool as_row)
+void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool as_row)
 {
-    const struct sn_part *q = &e->job->parts[part];
+    const struct sn_shard *q = &e->job->shards[shard];
     bool over_micros = e->job->zero < 2;
-    struct sn_view v = sn_weight(e, part);
+    struct sn_view v = sn_weight(e, shard);
     v.buf = e->bucket_grad[q->bucket];
     op->out[out] = as_row ? flat(v) : v;
-    op->acc[out] = e->grad_written[part] ? SN_ACC_ADD
-                   : over_micros         ? SN_ACC_FIRST_WRITES
-                                         : SN_ACC_WRITE;
+    op->acc[out] = e->grad_written[shard] ? SN_ACC_ADD
+                   : over_micros          ? SN_ACC_FIRST_WRITES
+                                          : SN_ACC_WRITE;
     op->is_weight_grad = true;
-    e->grad_written[part] = true;
+    e->grad_written[shard] = true;
 }
 
-void sn_part_ready(struct sn_emit *e, int part)
+void sn_shard_ready(struct sn_emit *e, int shard)
 {
-    int bucket = e->job->parts[part].bucket;
+    int bucket = e->job->shards[shard].bucket;
     if (e->job->zero >= 2 && e->bucket_grad[bucket] < 0)
         open_bucket_grad(e, bucket);
 }
 
-void sn_part_used(struct sn_emit *e, int part)
+void sn_shard_used(struct sn_emit *e, int shard)
 {
-    int bucket = e->job->parts[part].bucket;
-    if (--e->uses_left[part] == 0 && --e->bucket_left[bucket] == 0 && !e->p->failed)
+    int bucket = e->job->shards[shard].bucket;
+    if (--e->uses_left[shard] == 0 && --e->bucket_left[bucket] == 0 && !e->p->failed)
         sn_bucket_reduce(e, bucket);
 }
 

@@ -7,26 +7,26 @@
 
 #include "lib/base/mem.h"
 
-/* What the pieces of a part have; of experts, all: other ranks hold those of others. */
+/* What the pieces of a shard have; of experts, all: other ranks hold those of others. */
 static void add_part(struct sn_state_extra *pieces, const struct sn_job *j,
-                     const struct sn_part *part)
+                     const struct sn_shard *shard)
 {
-    const struct sn_bucket *b = &j->buckets[part->bucket];
+    const struct sn_bucket *b = &j->buckets[shard->bucket];
     struct sn_state_extra x = {.has_replica = sn_state_buffer(j, b, SN_STATE_REPLICA) >= 0};
     if (b->feedback >= 0)
         (void)sn_feedback_holder(j, b, &x.holders);
-    for (int k = 0; k < part->n_pieces; k++)
-        pieces[part->piece[k].piece] = x;
+    for (int k = 0; k < shard->n_pieces; k++)
+        pieces[shard->piece[k].piece] = x;
     if (b->replicas == SN_GROUP_EXPERT_DATA)
-        for (int k = 0; k < j->model->params[part->param].n_pieces; k++)
+        for (int k = 0; k < j->model->params[shard->param].n_pieces; k++)
             pieces[k] = x;
 }
 
 static void add_parts(struct sn_state_extra *out, const struct sn_job *j)
 {
     for (int i = 0; i < j->model->n_params; i++) {
-        for (int k = 0; k < sn_param_parts(j, i); k++)
-            add_part(out, j, &j->parts[j->first_part[i] + k]);
+        for (int k = 0; k < sn_param_shards(j, i); k++)
+            add_part(out, j, &j->shards[j->first_shard[i] + k]);
         out += j->model->params[i].n_pieces;
     }
 }
@@ -39,7 +39,7 @@ static enum sn_status add_stages(struct sn_state_extra *out, const struct sn_job
         .config = j->config, .model = j->model, .ops = j->ops, .threads = j->threads, .rank = 0};
     for (int stage = 0; stage < j->config->layout.pipeline; stage++) {
         struct sn_job *other;
-        SN_TRY(sn_job_create_parts(&other, &env, err));
+        SN_TRY(sn_job_create_shards(&other, &env, err));
         add_parts(out, other);
         env.rank += other->grid.stride[SN_AXIS_PIPELINE];
         sn_job_destroy(other);

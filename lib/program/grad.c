@@ -36,17 +36,17 @@ static void contribute(struct sn_emit *e, struct sn_view v, struct sn_view g)
 static void norm_ready(struct sn_emit *e, const struct sn_op *f)
 {
     for (int k = 1; k <= 2; k++)
-        if (sn_part_trains(e, sn_part_of(e, f->in[k])))
-            sn_part_ready(e, sn_part_of(e, f->in[k]));
+        if (sn_shard_trains(e, sn_shard_of(e, f->in[k])))
+            sn_shard_ready(e, sn_shard_of(e, f->in[k]));
 }
 
 /* dw and db of a norm: outputs `out` and `out` + 1 of the operation. */
 static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op, int out)
 {
     for (int k = 0; k < 2; k++) {
-        int part = sn_part_of(e, f->in[1 + k]);
-        if (sn_part_trains(e, part))
-            sn_into_part(e, op, out + k, part, true);
+        int shard = sn_shard_of(e, f->in[1 + k]);
+        if (sn_shard_trains(e, shard))
+            sn_into_shard(e, op, out + k, shard, true);
     }
 }
 
@@ -58,7 +58,7 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
     bool sums = false, is_input = wants(e, f->in[SN_NORM_X]);
     struct sn_view dy = sn_grad_get(e, f->out[SN_NORM_Y].buf);
     for (int k = 1; k <= 2; k++)
-        sums = sums || sn_part_trains(e, sn_part_of(e, f->in[k]));
+        sums = sums || sn_shard_trains(e, sn_shard_of(e, f->in[k]));
     bool together = is_input && sums && !sn_weights_delayed(e->job);
     if (together)
         norm_ready(e, f);
@@ -87,8 +87,8 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
         norm_sums(e, f, op, 0);
     }
     for (int k = 1; k <= 2; k++)
-        if (sn_part_trains(e, sn_part_of(e, f->in[k])))
-            sn_part_used(e, sn_part_of(e, f->in[k]));
+        if (sn_shard_trains(e, sn_shard_of(e, f->in[k])))
+            sn_shard_used(e, sn_shard_of(e, f->in[k]));
 }
 
 /* The gradient of a product of 8-bit operands is one, where its own operands are in storage.
@@ -107,7 +107,7 @@ static enum sn_fp8 gradient_fp8(const struct sn_emit *e, const struct sn_op *f, 
 void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_of(e, f->out[SN_GEMM_C]);
-    int w = sn_part_of(e, f->in[SN_GEMM_B]), b = sn_part_of(e, f->in[SN_GEMM_BIAS]);
+    int w = sn_shard_of(e, f->in[SN_GEMM_B]), b = sn_shard_of(e, f->in[SN_GEMM_BIAS]);
     if (wants(e, f->in[SN_GEMM_ADDEND]))
         contribute(e, f->in[SN_GEMM_ADDEND], dy); /* as of a sum */
     if (wants(e, f->in[SN_GEMM_A])) {
@@ -120,22 +120,22 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
         op->out[SN_GEMM_C] = sn_view_all(e->p, dx);
         sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
     }
-    if (sn_part_trains(e, w)) {
-        sn_part_ready(e, w);
+    if (sn_shard_trains(e, w)) {
+        sn_shard_ready(e, w);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dw", f->label);
         op->in[SN_GEMM_A] = dy;
         op->in[SN_GEMM_B] = f->in[SN_GEMM_A];
         op->attr.gemm.trans_a = true;
         op->attr.gemm.fp8 = gradient_fp8(e, f, dy, true);
-        sn_into_part(e, op, 0, w, false);
-        sn_part_used(e, w);
+        sn_into_shard(e, op, 0, w, false);
+        sn_shard_used(e, w);
     }
-    if (sn_part_trains(e, b)) {
-        sn_part_ready(e, b);
+    if (sn_shard_trains(e, b)) {
+        sn_shard_ready(e, b);
         struct sn_op *op = sn_op_add(e->p, SN_OP_COLSUM, "%.60s.db", f->label);
         op->in[SN_COLSUM_DY] = dy;
-        sn_into_part(e, op, 0, b, true);
-        sn_part_used(e, b);
+        sn_into_shard(e, op, 0, b, true);
+        sn_shard_used(e, b);
     }
 }
 
@@ -182,28 +182,28 @@ void sn_grad_add(struct sn_emit *e, const struct sn_op *f)
 
 static void grad_positions(struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
 {
-    int pos = sn_part_of(e, f->in[SN_EMBED_P]);
-    if (!sn_part_trains(e, pos))
+    int pos = sn_shard_of(e, f->in[SN_EMBED_P]);
+    if (!sn_shard_trains(e, pos))
         return;
-    sn_part_ready(e, pos);
+    sn_shard_ready(e, pos);
     struct sn_op *op = sn_op_add(e->p, SN_OP_POS_GRAD, "%.60s.pos", f->label);
     op->in[SN_POS_GRAD_DY] = dy;
     op->attr = f->attr;
-    sn_into_part(e, op, 0, pos, false);
-    sn_part_used(e, pos);
+    sn_into_shard(e, op, 0, pos, false);
+    sn_shard_used(e, pos);
 }
 
 void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view dy = sn_grad_get(e, f->out[SN_EMBED_Y].buf);
-    int w = sn_part_of(e, f->in[SN_EMBED_W]);
+    int w = sn_shard_of(e, f->in[SN_EMBED_W]);
     grad_positions(e, f, dy);
-    if (!sn_part_trains(e, w))
+    if (!sn_shard_trains(e, w))
         return;
-    sn_part_ready(e, w);
+    sn_shard_ready(e, w);
     if (!e->grad_written[w]) { /* a scatter cannot initialise */
         struct sn_op *zero = sn_op_add(e->p, SN_OP_ZERO, "%.60s.zero", f->label);
-        sn_into_part(e, zero, 0, w, false);
+        sn_into_shard(e, zero, 0, w, false);
         zero->when = zero->acc[SN_ZERO_X] == SN_ACC_FIRST_WRITES ? SN_FIRST : SN_EVERY;
         zero->acc[SN_ZERO_X] = SN_ACC_WRITE;
     }
@@ -211,9 +211,9 @@ void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_EMBED_GRAD_IDS] = f->in[SN_EMBED_IDS];
     op->in[SN_EMBED_GRAD_DY] = dy;
     op->attr = f->attr;
-    sn_into_part(e, op, 0, w, false);
+    sn_into_shard(e, op, 0, w, false);
     op->acc[SN_EMBED_GRAD_DW] = SN_ACC_ADD;
-    sn_part_used(e, w);
+    sn_shard_used(e, w);
 }
 
 /* A cast or a copy: the gradient of one is that of the other. */

@@ -95,10 +95,10 @@ static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_program *p = e->p;
     struct sn_view dy = sn_grad_get(e, f->out[SN_EXPERT_GEMM_C].buf);
-    int w = sn_part_of(e, f->in[SN_EXPERT_GEMM_B]);
-    if (!sn_part_trains(e, w))
+    int w = sn_shard_of(e, f->in[SN_EXPERT_GEMM_B]);
+    if (!sn_shard_trains(e, w))
         return;
-    sn_part_ready(e, w);
+    sn_shard_ready(e, w);
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.58s.dw", f->label);
     op->in[SN_EXPERT_GEMM_A] = dy;
     op->in[SN_EXPERT_GEMM_B] = f->in[SN_EXPERT_GEMM_A];
@@ -106,7 +106,7 @@ static void weight_gradient(struct sn_emit *e, const struct sn_op *f)
     op->attr.gemm.trans_a = true;
     op->attr.experts.count = f->attr.experts.count;
     op->attr.experts.rows = f->attr.experts.rows;
-    sn_into_part(e, op, 0, w, false);
+    sn_into_shard(e, op, 0, w, false);
 }
 
 /* --- further rounds --------------------------------------------------------------------------- */
@@ -176,11 +176,11 @@ static int like(const struct round *r, int buf)
     return sn_buffer_like(r->e->p, buf, "more");
 }
 
-static void multiply(const struct round *r, int from, int part, int to, bool forward)
+static void multiply(const struct round *r, int from, int shard, int to, bool forward)
 {
     struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
     op->in[SN_EXPERT_GEMM_A] = sn_view_all(r->e->p, from);
-    op->in[SN_EXPERT_GEMM_B] = sn_weight(r->e, part);
+    op->in[SN_EXPERT_GEMM_B] = sn_weight(r->e, shard);
     op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(r->e->p, r->bounds);
     op->out[SN_EXPERT_GEMM_C] = sn_view_all(r->e->p, to);
     op->attr.gemm.trans_b = forward;
@@ -188,9 +188,9 @@ static void multiply(const struct round *r, int from, int part, int to, bool for
     op->attr.experts.rows = r->mean;
 }
 
-static void add_gradient(const struct round *r, int dy, int x, int part)
+static void add_gradient(const struct round *r, int dy, int x, int shard)
 {
-    if (!sn_part_trains(r->e, part))
+    if (!sn_shard_trains(r->e, shard))
         return;
     struct sn_op *op = sn_op_add(r->e->p, SN_OP_EXPERT_GEMM, "%.50s.more", r->l.gate_up.label);
     op->in[SN_EXPERT_GEMM_A] = sn_view_all(r->e->p, dy);
@@ -199,7 +199,7 @@ static void add_gradient(const struct round *r, int dy, int x, int part)
     op->attr.gemm.trans_a = true;
     op->attr.experts.count = r->attr.experts.count;
     op->attr.experts.rows = r->mean;
-    sn_into_part(r->e, op, 0, part, false);
+    sn_into_shard(r->e, op, 0, shard, false);
     op->is_weight_grad = false; /* it is part of the round */
 }
 
@@ -235,15 +235,15 @@ static void again(struct round *r, struct sn_view x, struct sn_view place)
     r->h = like(r, r->l.gate_up.out[SN_EXPERT_GEMM_C].buf);
     r->act = like(r, r->l.down.in[SN_EXPERT_GEMM_A].buf);
     exchange(r, sn_view_all(p, sent), sn_view_all(p, r->x));
-    multiply(r, r->x, sn_part_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]), r->h, true);
+    multiply(r, r->x, sn_shard_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]), r->h, true);
     activate(r, -1, r->act);
 }
 
 static void gradients(struct round *r)
 {
     struct sn_program *p = r->e->p;
-    int first = sn_part_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]),
-        second = sn_part_of(r->e, r->l.down.in[SN_EXPERT_GEMM_B]);
+    int first = sn_shard_of(r->e, r->l.gate_up.in[SN_EXPERT_GEMM_B]),
+        second = sn_shard_of(r->e, r->l.down.in[SN_EXPERT_GEMM_B]);
     int dys = like(r, r->l.down.out[SN_EXPERT_GEMM_C].buf), dact = like(r, r->act),
         dh = like(r, r->h);
     exchange(r, sn_grad_get(r->e, r->l.back.out[SN_MOVE_TO].buf), sn_view_all(p, dys));
@@ -277,18 +277,18 @@ static void further_rounds(struct sn_emit *e)
         gradients(&r);
     }
     e->p->extra = false;
-    for (int i = 0; i < e->n_late_parts; i++)
-        sn_part_used(e, e->late_parts[i]);
-    e->n_late_parts = 0;
+    for (int i = 0; i < e->n_late_shards; i++)
+        sn_shard_used(e, e->late_shards[i]);
+    e->n_late_shards = 0;
 }
 
 /* Further rounds add to the gradient before delayed weight gradients do: it begins with zeros. */
 static void begin_with_zeros(struct sn_emit *e, const struct sn_op *f, int w)
 {
-    if (!sn_weights_delayed(e->job) || !sn_part_trains(e, w) || e->grad_written[w])
+    if (!sn_weights_delayed(e->job) || !sn_shard_trains(e, w) || e->grad_written[w])
         return;
     struct sn_view whole = sn_weight(e, w);
-    whole.buf = e->bucket_grad[e->job->parts[w].bucket];
+    whole.buf = e->bucket_grad[e->job->shards[w].bucket];
     struct sn_op *op = sn_op_add(e->p, SN_OP_ZERO, "%.50s.begin", f->label);
     op->out[SN_ZERO_X] = whole;
     op->when = SN_FIRST;
@@ -302,17 +302,17 @@ static bool in_chunks(const struct sn_emit *e)
 
 static void add_late_part(struct sn_emit *e, int w)
 {
-    bool known = !sn_part_trains(e, w);
-    for (int i = 0; i < e->n_late_parts; i++)
-        known |= e->late_parts[i] == w;
+    bool known = !sn_shard_trains(e, w);
+    for (int i = 0; i < e->n_late_shards; i++)
+        known |= e->late_shards[i] == w;
     if (!known)
-        e->late_parts[e->n_late_parts++] = w;
+        e->late_shards[e->n_late_shards++] = w;
 }
 
 /* Where the experts are shared out, their gradients are complete when further rounds are. */
 void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
 {
-    int w = sn_part_of(e, f->in[SN_EXPERT_GEMM_B]);
+    int w = sn_shard_of(e, f->in[SN_EXPERT_GEMM_B]);
     if (sn_experts_travel(e))
         begin_with_zeros(e, f, w);
     input_gradient(e, f);
@@ -323,8 +323,8 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
     }
     weight_gradient(e, f);
     if (!sn_experts_travel(e)) {
-        if (sn_part_trains(e, w))
-            sn_part_used(e, w);
+        if (sn_shard_trains(e, w))
+            sn_shard_used(e, w);
         return;
     }
     add_late_part(e, w);
@@ -399,7 +399,7 @@ static void weights_that_are_due(struct sn_emit *e)
 {
     for (int i = 0; i < e->under_way.n_due; i++) {
         weight_gradient(e, &e->under_way.due[i]);
-        add_late_part(e, sn_part_of(e, e->under_way.due[i].in[SN_EXPERT_GEMM_B]));
+        add_late_part(e, sn_shard_of(e, e->under_way.due[i].in[SN_EXPERT_GEMM_B]));
     }
     e->under_way.n_due = 0;
 }

@@ -32,7 +32,7 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
 
 static struct sn_view vector(const struct sn_emit *e, int param)
 {
-    return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[param]);
+    return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_shard[param]);
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -41,20 +41,20 @@ typedef void lower_fn(struct sn_emit *e, const struct sn_node *n);
 
 static void lower_embed(struct sn_emit *e, const struct sn_node *n)
 {
-    int part = e->job->first_part[n->param[0]];
+    int shard = e->job->first_shard[n->param[0]];
     struct sn_placement give = sn_cut_of(e->job, n->point).give;
-    int y = sn_result(e, n, e->job->parts[part].cols, give);
+    int y = sn_result(e, n, e->job->shards[shard].cols, give);
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED, "%s", n->point);
     op->in[SN_EMBED_IDS] = sn_view_rows(e->p, e->job->ids, 0, e->job->rows);
     op->in[SN_EMBED_IDS].index = SN_AT_MICRO;
     op->in[SN_EMBED_IDS].stride = e->job->rows;
-    op->in[SN_EMBED_W] = sn_weight(e, part);
+    op->in[SN_EMBED_W] = sn_weight(e, shard);
     op->in[SN_EMBED_P] =
-        n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_part[n->param[1]]);
+        n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_shard[n->param[1]]);
     sn_add_once(e, op, SN_EMBED_P, give);
     op->out[SN_EMBED_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
-    op->attr.vocab.first = e->job->parts[part].piece[0].from;
+    op->attr.vocab.first = e->job->shards[shard].piece[0].from;
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
@@ -74,7 +74,7 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     op->attr = n->attr;
 }
 
-/* A weight in several parts is as many products, side by side. */
+/* A weight in several shards is as many products, side by side. */
 static void lower_linear(struct sn_emit *e, const struct sn_node *n)
 {
     static const enum sn_fp8 forward[] = {[SN_FP8_OFF] = SN_FP8_NONE,
@@ -82,18 +82,18 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
                                           [SN_FP8_BLOCKWISE] = SN_FP8_BLOCKS};
     const struct sn_job *j = e->job;
     struct sn_cut cut = sn_cut_of(j, n->point);
-    int first = j->first_part[n->param[0]], parts = sn_param_parts(j, n->param[0]);
+    int first = j->first_shard[n->param[0]], shards = sn_param_shards(j, n->param[0]);
     int64_t cols = 0, at = 0;
-    for (int k = 0; k < parts; k++)
-        cols += j->parts[first + k].rows;
+    for (int k = 0; k < shards; k++)
+        cols += j->shards[first + k].rows;
     struct sn_view x = sn_take(e, n->in[0], cut.want);
     int y = sn_result(e, n, cols, cut.give);
-    for (int k = 0; k < parts; k++) {
+    for (int k = 0; k < shards; k++) {
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
         op->in[SN_GEMM_A] = x;
         op->in[SN_GEMM_B] = sn_weight(e, first + k);
         op->in[SN_GEMM_BIAS] =
-            n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_part[n->param[1]] + k);
+            n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_shard[n->param[1]] + k);
         sn_add_once(e, op, SN_GEMM_BIAS, cut.give);
         op->out[SN_GEMM_C] = sn_view_cols(e->p, y, at, op->in[SN_GEMM_B].rows);
         op->attr.gemm.trans_b = true;

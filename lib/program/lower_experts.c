@@ -10,7 +10,7 @@
  *
  * Tensor ranks cut the experts as a feed-forward part: x comes whole (REPLICATE_PARTIAL_GRAD), each
  * rank routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of the
- * router, which are summed like norms' under sequence parallelism (parts.c); what the losses add to
+ * router, which are summed like norms' under sequence parallelism (shards.c); what the losses add to
  * them enters on the first rank alone.
  *
  * Where a group of replicas shares the experts out (layout.expert), rows go to the experts' ranks
@@ -129,16 +129,16 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
  * recomputation: it leads to no gradient. */
 static void add_counts(struct sn_emit *e, const struct sn_node *n, int counts)
 {
-    int part = n->param[1] < 0 ? -1 : e->job->first_part[n->param[1]];
-    int grad = part < 0 || !e->train ? -1 : e->job->buckets[e->job->parts[part].bucket].grad;
+    int shard = n->param[1] < 0 ? -1 : e->job->first_shard[n->param[1]];
+    int grad = shard < 0 || !e->train ? -1 : e->job->buckets[e->job->shards[shard].bucket].grad;
     if (grad < 0)
         return;
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.count", n->point);
     op->in[SN_COPY_X] = sn_view_all(e->p, counts);
-    op->out[SN_COPY_Y] = sn_weight_flat(e, part);
+    op->out[SN_COPY_Y] = sn_weight_flat(e, shard);
     op->out[SN_COPY_Y].buf = grad;
-    op->acc[SN_COPY_Y] = e->grad_written[part] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
-    e->grad_written[part] = true; /* layers that share a router share its bias */
+    op->acc[SN_COPY_Y] = e->grad_written[shard] ? SN_ACC_ADD : SN_ACC_FIRST_WRITES;
+    e->grad_written[shard] = true; /* layers that share a router share its bias */
 }
 
 /* The same for the report of the step, of each layer apart. */
@@ -212,7 +212,7 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE, "%s", n->point);
     op->in[SN_ROUTE_LOGITS] = sn_view_all(e->p, logits);
     op->in[SN_ROUTE_BIAS] =
-        n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_part[n->param[1]]);
+        n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_shard[n->param[1]]);
     op->out[SN_ROUTE_W] = sn_view_all(e->p, w);
     op->out[SN_ROUTE_CHOICE] = choice < 0 ? sn_no_view : sn_view_all(e->p, choice);
     op->out[SN_ROUTE_COUNTS] = sn_view_all(e->p, counts);
@@ -230,13 +230,13 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
 void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
-    int part = e->job->first_part[n->param[0]];
+    int shard = e->job->first_shard[n->param[0]];
     struct sn_view x = jittered(e, n, sn_take(e, n->in[0], sn_experts_taken(e)));
-    bool trains = needs(e, x.buf) || sn_part_trains(e, part);
+    bool trains = needs(e, x.buf) || sn_shard_trains(e, shard);
     int logits = temp(e, SN_F32, tokens(e), n->attr.experts.count, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
     op->in[SN_GEMM_A] = x;
-    op->in[SN_GEMM_B] = sn_weight(e, part);
+    op->in[SN_GEMM_B] = sn_weight(e, shard);
     op->out[SN_GEMM_C] = sn_view_all(p, logits);
     op->attr.gemm.trans_b = true;
     set_needs(e, logits, trains);
@@ -284,14 +284,14 @@ static int product(struct sn_emit *e, const struct sn_node *n, struct rows in, i
                    const char *what)
 {
     struct sn_program *p = e->p;
-    int part = e->job->first_part[n->param[k]], x = in.x;
-    int64_t cols = e->job->parts[part].rows / sn_experts_here(e);
+    int shard = e->job->first_shard[n->param[k]], x = in.x;
+    int64_t cols = e->job->shards[shard].rows / sn_experts_here(e);
     int64_t rows = p->failed ? 0 : p->bufs[x].rows;
     int y = temp(e, e->job->dtype, rows, cols, n->point, what);
-    set_needs(e, y, needs(e, x) || sn_part_trains(e, part));
+    set_needs(e, y, needs(e, x) || sn_shard_trains(e, shard));
     struct sn_op *op = sn_op_add(p, SN_OP_EXPERT_GEMM, "%.50s.%s", n->point, what);
     op->in[SN_EXPERT_GEMM_A] = sn_view_all(p, x);
-    op->in[SN_EXPERT_GEMM_B] = sn_weight(e, part);
+    op->in[SN_EXPERT_GEMM_B] = sn_weight(e, shard);
     op->in[SN_EXPERT_GEMM_BOUNDS] = sn_view_all(p, in.bounds);
     op->out[SN_EXPERT_GEMM_C] = sn_view_all(p, y);
     op->attr.gemm.trans_b = true;

@@ -37,13 +37,13 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
         op->in[SN_GEMM_B] = h->w;
         op->out[SN_GEMM_C] = sn_view_rows(p, h->dx, row, x.rows);
     }
-    if (sn_part_trains(h->e, h->part)) {
-        sn_part_ready(h->e, h->part);
+    if (sn_shard_trains(h->e, h->part)) {
+        sn_shard_ready(h->e, h->part);
         op = sn_op_add(p, SN_OP_GEMM, "%s.dw", h->n->point);
         op->in[SN_GEMM_A] = sn_view_all(p, logits);
         op->in[SN_GEMM_B] = x;
         op->attr.gemm.trans_a = true;
-        sn_into_part(h->e, op, 0, h->part, false);
+        sn_into_shard(h->e, op, 0, h->part, false);
     }
 }
 
@@ -96,7 +96,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->out[SN_GEMM_C] = sn_view_all(p, logits);
     op->attr.gemm.trans_b = true;
 
-    bool grads = h->dx >= 0 || sn_part_trains(h->e, h->part);
+    bool grads = h->dx >= 0 || sn_shard_trains(h->e, h->part);
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
                                         (long long)row)
                         : -1;
@@ -148,13 +148,13 @@ static void leave(const struct head *h)
 
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
 {
-    int part = e->job->first_part[n->param[0]];
+    int part = e->job->first_shard[n->param[0]];
     struct head h = {.e = e, .n = n, .part = part, .dx = -1, .cut = sn_cut_of(e->job, n->point)};
     h.x = sn_take(e, n->in[0], h.cut.want);
     h.w = sn_weight(e, part);
     h.attr = sn_localised(e, n);
     h.attr.vocab.words = e->job->config->model.vocab;
-    h.attr.vocab.first = e->job->parts[part].piece[0].from;
+    h.attr.vocab.first = e->job->shards[part].piece[0].from;
     if (e->generate) {
         pick_row(&h);
         return;
@@ -166,8 +166,8 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     }
     for (int64_t r = 0; r < rows && !e->p->failed; r += e->job->head_block)
         block(&h, r, e->job->head_block < rows - r ? e->job->head_block : rows - r);
-    if (sn_part_trains(e, part))
-        sn_part_used(e, part);
+    if (sn_shard_trains(e, part))
+        sn_shard_used(e, part);
     if (h.dx >= 0)
         leave(&h);
 }

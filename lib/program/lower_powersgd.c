@@ -40,7 +40,7 @@ int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b)
 }
 
 /* Matrices that lie in a part one under the other: of experts each one's. */
-static int64_t blocks_of(const struct sn_job *j, const struct sn_part *q)
+static int64_t blocks_of(const struct sn_job *j, const struct sn_shard *q)
 {
     int count = j->config->model.experts.count;
     if (j->buckets[q->bucket].replicas != SN_GROUP_EXPERT_DATA || count == 0)
@@ -49,7 +49,7 @@ static int64_t blocks_of(const struct sn_job *j, const struct sn_part *q)
 }
 
 /* Is a part worth it? */
-static bool shrinks(const struct sn_job *j, const struct sn_part *q)
+static bool shrinks(const struct sn_job *j, const struct sn_shard *q)
 {
     int64_t rank = sn_low_rank_of(j, &j->buckets[q->bucket]), rows = q->rows / blocks_of(j, q);
     return rank > 0 && q->cols > 1 && rows * q->cols >= 2 * rank * (rows + q->cols);
@@ -57,21 +57,21 @@ static bool shrinks(const struct sn_job *j, const struct sn_part *q)
 
 bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
 {
-    int n = j->buckets[bucket].n_parts;
+    int n = j->buckets[bucket].n_shards;
     if (m->rows > 0) {
         m->left += m->rows;
         m->right += m->cols;
         m->at += m->rows * m->cols;
-        if (++m->block < blocks_of(j, &j->parts[m->part]))
+        if (++m->block < blocks_of(j, &j->shards[m->part]))
             return true;
         m->k++;
     }
-    while (m->k < n && !shrinks(j, &j->parts[sn_bucket_part(j, bucket, m->k)]))
+    while (m->k < n && !shrinks(j, &j->shards[sn_bucket_shard(j, bucket, m->k)]))
         m->k++;
     if (m->k == n)
         return false;
-    m->part = sn_bucket_part(j, bucket, m->k);
-    const struct sn_part *q = &j->parts[m->part];
+    m->part = sn_bucket_shard(j, bucket, m->k);
+    const struct sn_shard *q = &j->shards[m->part];
     m->block = 0;
     m->at = q->offset;
     m->rows = q->rows / blocks_of(j, q);
@@ -81,7 +81,7 @@ bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
 
 const char *sn_low_rank_name(const struct sn_job *j, const struct sn_low_rank *m)
 {
-    const struct sn_part *q = &j->parts[m->part];
+    const struct sn_shard *q = &j->shards[m->part];
     int64_t first = q->n_pieces / blocks_of(j, q) * m->block;
     return j->model->params[q->param].piece[q->piece[first].piece].name;
 }
@@ -150,9 +150,9 @@ static void post_others(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     int64_t from = 0, end = 0;
-    int n = j->buckets[bucket].n_parts;
+    int n = j->buckets[bucket].n_shards;
     for (int k = 0; k <= n; k++) {
-        const struct sn_part *q = k < n ? &j->parts[sn_bucket_part(j, bucket, k)] : NULL;
+        const struct sn_shard *q = k < n ? &j->shards[sn_bucket_shard(j, bucket, k)] : NULL;
         bool ends = !q || shrinks(j, q);
         if (ends && end > from) {
             struct sn_view v = sn_view_flat(e->p, j->buckets[bucket].grad);
@@ -164,7 +164,7 @@ static void post_others(struct sn_emit *e, int bucket)
         if (ends)
             continue;
         from = end > from ? from : q->offset;
-        end = q->offset + sn_part_room(q->rows * q->cols);
+        end = q->offset + sn_shard_room(q->rows * q->cols);
     }
 }
 

@@ -18,8 +18,8 @@ struct text {
 static const char *param_of(const struct text *x, const struct sn_view *v)
 {
     int bucket = x->p->bufs[v->buf].bucket;
-    int i = bucket < 0 ? -1 : sn_bucket_part_at(x->job, bucket, v->offset);
-    const struct sn_part *q = i < 0 ? NULL : &x->job->parts[i];
+    int i = bucket < 0 ? -1 : sn_bucket_shard_at(x->job, bucket, v->offset);
+    const struct sn_shard *q = i < 0 ? NULL : &x->job->shards[i];
     bool all = q && q->rows * q->cols == v->rows * v->cols;
     return all ? x->job->model->params[q->param].name : NULL;
 }

@@ -195,23 +195,23 @@ struct sn_program {
     int64_t temp_lower_bound; /* largest sum of temporaries live at once: no packing does better */
 };
 
-/* A piece of a logical tensor that lies in a local part of a parameter. */
-struct sn_part_piece {
+/* A piece of a logical tensor that lies in a local shard of a parameter. */
+struct sn_shard_piece {
     int piece;           /* of sn_param.piece */
     int64_t at, n;       /* local rows at .. at + n - 1 ... */
     int64_t from;        /* ... are rows from .. of the logical tensor */
     int64_t col, n_cols; /* columns 0 .. n_cols - 1 here are columns col .. there */
 };
 
-/* What this rank holds of a parameter. Usually a parameter is one part; where key and value heads
+/* What this rank holds of a parameter. Usually a parameter is one shard; where key and value heads
  * have copies, q is one and k, v are another, because their gradients are summed differently. */
-struct sn_part {
+struct sn_shard {
     int param;
     int bucket;
     int64_t offset;     /* elements, in the bucket */
     int64_t rows, cols; /* padding included */
     int n_pieces;
-    struct sn_part_piece *piece; /* the job's memory */
+    struct sn_shard_piece *piece; /* the job's memory */
 };
 
 /* Parameters whose gradients are reduced, and whose optimizer states are kept, as one flat array of
@@ -227,7 +227,7 @@ struct sn_bucket {
                                EXPERT_DATA */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     int layer;               /* ZeRO 2 and 3: buckets do not cross layers */
-    int first, n_parts;      /* its parts, in order of offset: sn_bucket_part */
+    int first, n_shards;     /* its shards, in order of offset: sn_bucket_shard */
     int64_t n;               /* elements, padding included: a multiple of 32 x members */
     int64_t slice;           /* what a rank keeps of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
@@ -259,12 +259,12 @@ struct sn_job {
     bool text_only;      /* sn_job_create_text */
     enum sn_dtype dtype; /* storage */
     int zero;            /* ZeRO stage in effect: 0 where there is but one replica */
-    struct sn_part *parts;
-    struct sn_part_piece *part_pieces; /* of all parts */
+    struct sn_shard *shards;
+    struct sn_shard_piece *shard_pieces; /* of all shards */
     struct sn_bucket *buckets;
-    int n_parts, n_buckets;
-    int *first_part;     /* by parameter: its parts follow one another; -1: not on this rank */
-    int *part_of_bucket; /* numbers of parts, bucket after bucket */
+    int n_shards, n_buckets;
+    int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
+    int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     int load;   /* [layers with experts, experts] fp32: what this rank's tokens chose in a step; */
@@ -316,16 +316,16 @@ enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, 
  * run. Packing is most of what compiling takes. */
 enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *env,
                                   struct sn_err *err);
-/* The same without programs: what the rank holds, parts, buckets and state buffers. A thousand
+/* The same without programs: what the rank holds, shards, buckets and state buffers. A thousand
  * of them are made in a fraction of a second. `ops` may be NULL. */
-enum sn_status sn_job_create_parts(struct sn_job **out, const struct sn_job_env *env,
-                                   struct sn_err *err);
+enum sn_status sn_job_create_shards(struct sn_job **out, const struct sn_job_env *env,
+                                    struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
-/* The number of the k-th part of a bucket, in order of offset. */
-int sn_bucket_part(const struct sn_job *j, int bucket, int k);
-/* The part of a bucket that begins at an element; -1. */
-int sn_bucket_part_at(const struct sn_job *j, int bucket, int64_t offset);
+/* The number of the k-th shard of a bucket, in order of offset. */
+int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
+/* The shard of a bucket that begins at an element; -1. */
+int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset);
 /* The ZeRO stage that a bucket is under. */
 int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b);
 /* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the

@@ -139,7 +139,7 @@ static bool reads_input(const struct sn_emit *e, const struct sn_op *f, int k)
     if (!sn_operand_is(x, SN_ROLE_GRADIENT))
         return false;
     return !sn_operand_is(x, SN_ROLE_OF_WEIGHTS) ||
-           sn_part_trains(e, sn_part_of(e, f->in[SN_GEMM_B]));
+           sn_shard_trains(e, sn_shard_of(e, f->in[SN_GEMM_B]));
 }
 
 int sn_recomputed(struct sn_emit *e, int buf)

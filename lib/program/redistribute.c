@@ -54,8 +54,8 @@ int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct s
         return b;
     bool needs = false;
     for (int i = 0; i < 2; i++) {
-        if (sn_param_parts(e->job, n->param[i]) > 0)
-            needs = needs || sn_part_trains(e, e->job->first_part[n->param[i]]);
+        if (sn_param_shards(e->job, n->param[i]) > 0)
+            needs = needs || sn_shard_trains(e, e->job->first_shard[n->param[i]]);
         needs = needs || (n->in[i] >= 0 && e->p->bufs[e->value[n->in[i]].buf].needs_grad);
     }
     e->p->bufs[b].needs_grad = needs;

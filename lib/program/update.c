@@ -158,7 +158,7 @@ static void balance(const struct sn_job *j, struct sn_program *p)
         struct sn_op *op = sn_op_add(p, SN_OP_ROUTER_BIAS, "balance.%.50s", b->name);
         struct sn_view v = sn_view_flat(p, b->grad);
         v.cols = x->count;
-        v.ld = sn_part_room(x->count);
+        v.ld = sn_shard_room(x->count);
         v.rows = b->n / v.ld;
         op->in[SN_ROUTER_BIAS_COUNTS] = v;
         v.buf = b->weight;

@@ -102,8 +102,8 @@ static void for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *t
         if (!reads_weights(e, i, backward))
             continue;
         for (int k = 0; k < 2; k++)
-            for (int q = 0; q < sn_param_parts(e->job, m->nodes[i].param[k]); q++)
-                then(e, e->job->parts[e->job->first_part[m->nodes[i].param[k]] + q].bucket);
+            for (int q = 0; q < sn_param_shards(e->job, m->nodes[i].param[k]); q++)
+                then(e, e->job->shards[e->job->first_shard[m->nodes[i].param[k]] + q].bucket);
     }
 }
 

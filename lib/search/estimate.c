@@ -21,9 +21,9 @@ struct look {
     int pieces, members, zero;
     const int *layers, *begin; /* [pieces]; begin: their first layers */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
-    const sn_part_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
-    bool posts;                     /* the last backwards post reductions */
-    bool played;                    /* ends include what they wait for then */
+    const sn_shard_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
+    bool posts;                      /* the last backwards post reductions */
+    bool played;                     /* ends include what they wait for then */
     struct sn_coded_reduction
         wire; /* a transfer of the pipeline: without a codec `exchange` alone */
 };

@@ -222,7 +222,7 @@ static void post_reductions(struct sn_inventory_entry *x, int cls, double second
         const struct sn_inventory_event *v = &x->inventory.event[k];
         if (v->cls != cls)
             continue;
-        struct sn_part_reduction *r = &x->reduce[v->unit][v->part];
+        struct sn_shard_reduction *r = &x->reduce[v->unit][v->part];
         r->seconds += seconds;
         r->coded = x->coded ? &x->coded[cls] : NULL;
         x->cost.all += seconds;
@@ -353,7 +353,7 @@ static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_es
         return st;
     }
     price_kernels(made, e, s);
-    made->cost.reduce = (const sn_part_seconds *)made->reduce;
+    made->cost.reduce = (const sn_shard_seconds *)made->reduce;
     *out = made;
     return SN_OK;
 }

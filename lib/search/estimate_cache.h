@@ -54,8 +54,8 @@ struct sn_inventory_cost {
     double gather, shared; /* all buckets, one after another; sums over other groups */
     double coded;          /* kernels of codecs beside the gathers */
     double sq_norm, update;
-    double all;                    /* reductions of gradients: all buckets */
-    const sn_part_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
+    double all;                     /* reductions of gradients: all buckets */
+    const sn_shard_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
     int64_t state;
     int64_t wide; /* the largest fp32 copy of gradients: a temporary of the update */
 };
@@ -69,7 +69,7 @@ struct sn_inventory_entry {
     struct sn_coding data, zero;   /* codecs of its buckets */
     struct sn_inventory_cost cost; /* communication in this net: */
     const struct sn_net *net;
-    sn_part_seconds *reduce;          /* [inventory.units]: cost.reduce */
+    sn_shard_seconds *reduce;         /* [inventory.units]: cost.reduce */
     struct sn_coded_reduction *coded; /* [inventory.n] of each class; NULL: without codecs */
     struct sn_inventory_entry *next;
 };
@@ -94,7 +94,7 @@ struct sn_estimator {
     bool foreign_memory;
     double head_layers;
     double *room; /* for costs of pieces */
-    const sn_part_seconds **reduce;
+    const sn_shard_seconds **reduce;
     int **split;          /* [layers + 1] by number of pieces */
     int every;            /* every n-th layer has experts; 0: none */
     int *begin;           /* [layers + 1] room for pieces' first layers */

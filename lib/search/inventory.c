@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 
 /* Kinds twice: tied tables are a kind of their own. */
-enum { KINDS = 2 * SN_SHAPE_PARTS, ALIGN = 32 };
+enum { KINDS = 2 * SN_SHAPE_SHARDS, ALIGN = 32 };
 
 struct dealer {
     struct sn_inventory *out;
@@ -26,8 +26,8 @@ static bool has_room(struct dealer *d, void **items, int n, int *cap, size_t siz
 static int class_of(struct dealer *d, int64_t raw, int k)
 {
     struct sn_inventory *o = d->out;
-    int i = 0, kind = k % SN_SHAPE_PARTS;
-    bool tied = k >= SN_SHAPE_PARTS;
+    int i = 0, kind = k % SN_SHAPE_SHARDS;
+    bool tied = k >= SN_SHAPE_SHARDS;
     while (i < o->n && (o->cls[i].raw != raw || o->cls[i].kind != kind || o->cls[i].tied != tied))
         i++;
     void *items = o->cls;
@@ -56,13 +56,13 @@ static void close_bucket(struct dealer *d, int k)
 static void close_all(struct dealer *d, bool layer)
 {
     for (int k = 0; k < KINDS; k++)
-        if (d->open[k] && !(layer && d->s->bucket[k % SN_SHAPE_PARTS].is_bias))
+        if (d->open[k] && !(layer && d->s->bucket[k % SN_SHAPE_SHARDS].is_bias))
             close_bucket(d, k);
 }
 
-static void add(struct dealer *d, const struct sn_layer_profile_part *part, int unit)
+static void add(struct dealer *d, const struct sn_layer_profile_shard *part, int unit)
 {
-    int k = part->kind + (part->tied && d->apart ? SN_SHAPE_PARTS : 0);
+    int k = part->kind + (part->tied && d->apart ? SN_SHAPE_SHARDS : 0);
     d->open[k] += part->elements;
     d->unit[k] = unit;
     d->part[k] = (int)(part - d->s->part);

@@ -2,7 +2,7 @@
  * inventory.h - the gradient buckets of a pipeline stage and what the end of a step does with them,
  * counted without compiling the stage.
  *
- * Buckets are dealt as lib/program/parts.c deals them, from the parts of a layer and of the ends;
+ * Buckets are dealt as lib/program/shards.c deals them, from the parts of a layer and of the ends;
  * many are equal, so a stage of 80 layers has a handful of classes.
  */
 #ifndef SN_INVENTORY_H

@@ -142,9 +142,9 @@ static void segment(struct reader *r, enum sn_segment_kind kind, int comm, int s
 int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket)
 {
     int64_t n = 0;
-    for (int q = 0; q < j->n_parts; q++)
-        if (j->parts[q].bucket == bucket)
-            n += (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+    for (int q = 0; q < j->n_shards; q++)
+        if (j->shards[q].bucket == bucket)
+            n += (j->shards[q].rows * j->shards[q].cols + 31) / 32 * 32;
     return n;
 }
 
@@ -213,9 +213,9 @@ static void wait_for(struct reader *r, int id)
 static void complete(struct reader *r, const struct sn_op *op)
 {
     int bucket = r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket;
-    for (int q = 0; q < r->j->n_parts; q++)
-        if (r->j->parts[q].bucket == bucket)
-            segment(r, SN_SEGMENT_PART, 0, q);
+    for (int q = 0; q < r->j->n_shards; q++)
+        if (r->j->shards[q].bucket == bucket)
+            segment(r, SN_SEGMENT_SHARD, 0, q);
 }
 
 /* Padding at the end of a bucket, which depends on how many replicas there are. */
@@ -349,14 +349,14 @@ static int kind_of(struct sn_layer_profile *s, const struct sn_bucket *b)
 static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job *j,
                                  struct sn_err *err)
 {
-    if (j->n_parts > SN_SHAPE_PARTS)
+    if (j->n_shards > SN_SHAPE_SHARDS)
         return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
-                       j->n_parts, (int)SN_SHAPE_PARTS);
-    for (int q = 0; q < j->n_parts; q++) {
-        struct sn_layer_profile_part *part = &s->part[s->n_parts++];
-        part->place = param_place(j, j->parts[q].param, &part->tied);
-        part->kind = kind_of(s, &j->buckets[j->parts[q].bucket]);
-        part->elements = (j->parts[q].rows * j->parts[q].cols + 31) / 32 * 32;
+                       j->n_shards, (int)SN_SHAPE_SHARDS);
+    for (int q = 0; q < j->n_shards; q++) {
+        struct sn_layer_profile_shard *part = &s->part[s->n_parts++];
+        part->place = param_place(j, j->shards[q].param, &part->tied);
+        part->kind = kind_of(s, &j->buckets[j->shards[q].bucket]);
+        part->elements = (j->shards[q].rows * j->shards[q].cols + 31) / 32 * 32;
     }
     return SN_OK;
 }

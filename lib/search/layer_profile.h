@@ -45,7 +45,7 @@ enum sn_segment_kind {
     SN_SEGMENT_POST,
     SN_SEGMENT_WAIT,
     SN_SEGMENT_REDUCE,
-    SN_SEGMENT_PART
+    SN_SEGMENT_SHARD
 };
 
 /* Kernels for `run` seconds, then: nothing more; post comm; wait for the post `slot`; post a
@@ -57,10 +57,10 @@ struct sn_segment {
     int comm, slot;
 };
 
-enum { SN_SHAPE_COMMS = 96, SN_SHAPE_POSTS = 128, SN_SHAPE_PARTS = 32 };
+enum { SN_SHAPE_COMMS = 96, SN_SHAPE_POSTS = 128, SN_SHAPE_SHARDS = 32 };
 
-/* A part of a parameter as it is dealt to buckets (lib/program/parts.c), in that order. */
-struct sn_layer_profile_part {
+/* A part of a parameter as it is dealt to buckets (lib/program/shards.c), in that order. */
+struct sn_layer_profile_shard {
     enum sn_layer_place place;
     int kind;         /* parts of one kind may share a bucket: index of sn_shape.bucket */
     int64_t elements; /* aligned */
@@ -76,8 +76,8 @@ struct sn_layer_profile {
     int n_comms;
     /* ZeRO 3: what is gathered on entering a layer or an end; comm[gather[..][i]] */
     int gather[SN_NPASSES][SN_NPLACES][16], n_gathers[SN_NPASSES][SN_NPLACES];
-    struct sn_layer_profile_part part[SN_SHAPE_PARTS];
-    struct sn_bucket bucket[SN_SHAPE_PARTS]; /* of kind k: trains, decay, copies, sum */
+    struct sn_layer_profile_shard part[SN_SHAPE_SHARDS];
+    struct sn_bucket bucket[SN_SHAPE_SHARDS]; /* of kind k: trains, decay, copies, sum */
     int n_parts, n_kinds;
     int every; /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
@@ -149,11 +149,11 @@ struct sn_coded_reduction {
     double encode, exchange, between, gather, decode;
 };
 /* Reductions whose bucket is complete with a part: seconds, or those with a codec. */
-struct sn_part_reduction {
+struct sn_shard_reduction {
     double seconds;
     const struct sn_coded_reduction *coded;
 };
-typedef struct sn_part_reduction sn_part_seconds[SN_SHAPE_PARTS];
+typedef struct sn_shard_reduction sn_shard_seconds[SN_SHAPE_SHARDS];
 
 /* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
  * step, which also posts reductions of gradients on the same stream: reduce[u][q] those whose
@@ -166,6 +166,6 @@ struct sn_layer_profile_end {
 struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile *s,
                                                   const struct sn_layer_profile_prices *p,
                                                   enum sn_pass pass, const struct sn_extent *x,
-                                                  const sn_part_seconds *reduce, double busy);
+                                                  const sn_shard_seconds *reduce, double busy);
 
 #endif

@@ -21,8 +21,8 @@ struct streams {
     double now;        /* of kernels */
     double comm, ring; /* of collectives, of the steps of a ring */
     struct reduction reduced[UNDER_WAY + 1];
-    int reductions;                        /* under way */
-    const struct sn_part_reduction *parts; /* reductions that wait for a part alone; NULL: none */
+    int reductions;                         /* under way */
+    const struct sn_shard_reduction *parts; /* reductions that wait for a part alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
 
@@ -84,7 +84,7 @@ static void reduce(struct streams *w, int comm)
 }
 
 /* The gradient of a part is complete (lib/program/compress.c). */
-static void complete(struct streams *w, const struct sn_part_reduction *r)
+static void complete(struct streams *w, const struct sn_shard_reduction *r)
 {
     if (!r->coded) {
         if (r->seconds > 0)
@@ -114,7 +114,7 @@ static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
         case SN_SEGMENT_REDUCE:
             reduce(w, b->comm);
             break;
-        case SN_SEGMENT_PART:
+        case SN_SEGMENT_SHARD:
             if (w->parts)
                 complete(w, &w->parts[b->slot]);
             break;
@@ -208,7 +208,7 @@ double sn_layer_profile_chunk(const struct sn_layer_profile *s,
            x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
 }
 
-static bool any_reduction(const struct sn_part_reduction *parts, int n)
+static bool any_reduction(const struct sn_shard_reduction *parts, int n)
 {
     for (int q = 0; parts && q < n; q++)
         if (parts[q].coded || parts[q].seconds > 0)
@@ -219,7 +219,7 @@ static bool any_reduction(const struct sn_part_reduction *parts, int n)
 struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile *s,
                                                   const struct sn_layer_profile_prices *p,
                                                   enum sn_pass pass, const struct sn_extent *x,
-                                                  const sn_part_seconds *reduce, double busy)
+                                                  const sn_shard_seconds *reduce, double busy)
 {
     struct streams w = {.s = s, .p = p, .comm = busy};
     for (int u = 0; u < x->layers + x->first + x->last; u++) {

@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-/* What this rank keeps of a part, padding included: padding is computed alike too. What all
+/* What this rank keeps of a shard, padding included: padding is computed alike too. What all
  * replicas compute with, where that is not the rounded masters, is compared whole. */
 struct item {
-    int part;
+    int shard;
     enum sn_state_kind kind;
     unsigned groups; /* bit g: the members of group g hold the same */
     const char *p;
@@ -46,11 +46,11 @@ static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b, enu
     return groups;
 }
 
-/* The part's elements in the array, as far as they are in this rank's slice of the bucket. */
-static void add_item(struct sn_replica_check *c, struct sn_exec *x, int part, enum sn_state_kind k)
+/* The shard's elements in the array, as far as they are in this rank's slice of the bucket. */
+static void add_item(struct sn_replica_check *c, struct sn_exec *x, int shard, enum sn_state_kind k)
 {
     const struct sn_job *j = c->job;
-    const struct sn_part *q = &j->parts[part];
+    const struct sn_shard *q = &j->shards[shard];
     const struct sn_bucket *b = &j->buckets[q->bucket];
     int buf = sn_state_buffer(j, b, k);
     int64_t slice = is_whole(j, b, k) ? 0 : j->group_index[b->replicas] * b->slice;
@@ -64,7 +64,7 @@ static void add_item(struct sn_replica_check *c, struct sn_exec *x, int part, en
     int64_t size = (int64_t)sn_dtype_size(j->train.bufs[buf].dtype);
     const char *p = sn_exec_address(x, &j->train, buf);
     p += (lo - (has_slice ? slice : 0)) * size;
-    c->items[c->n++] = (struct item){part, k, groups_of(j, b, k), p, (hi - lo) * size, 0};
+    c->items[c->n++] = (struct item){shard, k, groups_of(j, b, k), p, (hi - lo) * size, 0};
 }
 
 static size_t largest_group(const struct sn_job *j)
@@ -78,7 +78,7 @@ static size_t largest_group(const struct sn_job *j)
 enum sn_status sn_replica_check_create(struct sn_replica_check **out, struct sn_exec *x,
                                        const struct sn_job *j, struct sn_err *err)
 {
-    size_t most = SN_NSTATE_KINDS * (size_t)j->n_parts + 1;
+    size_t most = SN_NSTATE_KINDS * (size_t)j->n_shards + 1;
     struct sn_replica_check *c = sn_alloc(sizeof(*c));
     if (c) {
         c->job = j;
@@ -89,9 +89,10 @@ enum sn_status sn_replica_check_create(struct sn_replica_check **out, struct sn_
     }
     if (!c || !c->items || !c->mine || !c->all) {
         sn_replica_check_destroy(c);
-        return sn_fail(err, SN_ENOMEM, "copies: no memory for hashes of %d parameters", j->n_parts);
+        return sn_fail(err, SN_ENOMEM, "copies: no memory for hashes of %d parameters",
+                       j->n_shards);
     }
-    for (int i = 0; i < j->n_parts; i++)
+    for (int i = 0; i < j->n_shards; i++)
         for (int k = 0; k < SN_NSTATE_KINDS; k++)
             add_item(c, x, i, (enum sn_state_kind)k);
     *out = c;
@@ -168,7 +169,7 @@ static enum sn_status compare_item(const struct sn_replica_check *c, enum sn_gro
                            "(%s): a memory or network error is likely; nothing is saved, so look "
                            "at the hardware of both and resume from the checkpoint before",
                            sn_state_kind_name(c->job->config, c->items[i].kind),
-                           j->model->params[j->parts[c->items[i].part].param].name,
+                           j->model->params[j->shards[c->items[i].shard].param].name,
                            sn_group_member(&j->grid, j->rank, g, 0),
                            sn_group_member(&j->grid, j->rank, g, m), sn_group_name(g));
     return SN_OK;

@@ -112,7 +112,7 @@ static void factors_begin(struct sn_exec *x, const struct sn_job *j, int bucket)
     const struct sn_bucket *b = &j->buckets[bucket];
     int rank = sn_low_rank_of(j, b);
     for (struct sn_low_rank m = {0}; sn_low_rank_next(j, bucket, &m);) {
-        const struct sn_part_piece *q = j->parts[m.part].piece;
+        const struct sn_shard_piece *q = j->shards[m.part].piece;
         char name[112];
         (void)snprintf(name, sizeof(name), "%s.factors", sn_low_rank_name(j, &m));
         sn_rng_normal(sn_rng_key(j->config->run.seed, name), (uint64_t)(q->col * rank),

@@ -57,7 +57,7 @@ static inline enum sn_status job_weights(struct sn_exec *x, const struct sn_job 
 /* Gradient of a parameter that is whole on this rank; NULL when it does not train. */
 static inline const float *job_grad(struct sn_exec *x, const struct sn_job *j, int param)
 {
-    const struct sn_part *q = &j->parts[j->first_part[param]];
+    const struct sn_shard *q = &j->shards[j->first_shard[param]];
     int buf = j->buckets[q->bucket].grad;
     return buf < 0 ? NULL : (const float *)sn_exec_address(x, &j->train, buf) + q->offset;
 }
@@ -65,7 +65,7 @@ static inline const float *job_grad(struct sn_exec *x, const struct sn_job *j, i
 /* The weights of a parameter that is whole on this rank, as they are stored. */
 static inline const float *job_weight(struct sn_exec *x, const struct sn_job *j, int param)
 {
-    const struct sn_part *q = &j->parts[j->first_part[param]];
+    const struct sn_shard *q = &j->shards[j->first_shard[param]];
     int buf = j->buckets[q->bucket].weight;
     return (const float *)sn_exec_address(x, &j->train, buf) + q->offset;
 }

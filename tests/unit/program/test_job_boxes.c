@@ -32,15 +32,15 @@ static enum sn_status cut_both(struct sn_job *j, struct sn_err *err)
                                             .stride = j->grid.stride[SN_AXIS_CONTEXT]};
     j->group_size[SN_GROUP_REPLICA] = j->group_size[SN_GROUP_EXPERT_DATA] = 1;
     j->group_index[SN_GROUP_REPLICA] = j->group_index[SN_GROUP_EXPERT_DATA] = 0;
-    sn_free(j->parts);
-    sn_free(j->part_pieces);
+    sn_free(j->shards);
+    sn_free(j->shard_pieces);
     sn_free(j->buckets);
-    sn_free(j->first_part);
-    sn_free(j->part_of_bucket);
+    sn_free(j->first_shard);
+    sn_free(j->shard_of_bucket);
     sn_free(j->train.bufs);
     j->train.bufs = NULL;
-    j->n_parts = j->n_buckets = j->train.n_bufs = j->train.cap_bufs = 0;
-    SN_TRY(sn_parts_create(j, err));
+    j->n_shards = j->n_buckets = j->train.n_bufs = j->train.cap_bufs = 0;
+    SN_TRY(sn_shards_create(j, err));
     sn_state_buffers(j, &j->train);
     return SN_OK;
 }
@@ -51,7 +51,7 @@ static bool world_init(struct world *w, const struct sn_config *c)
     bool good = sn_model_create(&w->model, &w->config.model, &w->config.train, &w->err) == SN_OK;
     for (int r = 0; good && r < w->ranks; r++) {
         struct sn_job_env env = {.config = &w->config, .model = w->model, .threads = 1, .rank = r};
-        good = sn_job_create_parts(&w->jobs[r], &env, &w->err) == SN_OK &&
+        good = sn_job_create_shards(&w->jobs[r], &env, &w->err) == SN_OK &&
                sn_job_boxes(&w->boxes[r], &w->n[r], w->jobs[r], &w->err) == SN_OK;
     }
     if (!good)
@@ -143,8 +143,8 @@ static bool each_is_owned_once(const struct world *w)
 static int64_t kept_by(const struct sn_job *j)
 {
     int64_t n = 0;
-    for (int i = 0; i < j->n_parts; i++) {
-        const struct sn_part *p = &j->parts[i];
+    for (int i = 0; i < j->n_shards; i++) {
+        const struct sn_shard *p = &j->shards[i];
         for (int k = 0; k < p->n_pieces; k++)
             n += (j->buckets[p->bucket].trains ? sn_state_plain(j->config) : 1) * p->piece[k].n *
                  p->piece[k].n_cols;
@@ -216,8 +216,8 @@ static int64_t bound_of(const struct sn_job *j)
     int64_t widest = SN_BOX_UNCUT, padding = 0;
     for (int i = 0; i < j->n_buckets; i++)
         padding += j->buckets[i].n;
-    for (int i = 0; i < j->n_parts; i++) {
-        const struct sn_part *p = &j->parts[i];
+    for (int i = 0; i < j->n_shards; i++) {
+        const struct sn_shard *p = &j->shards[i];
         widest = p->cols > widest ? p->cols : widest;
         for (int k = 0; k < p->n_pieces; k++)
             padding -= p->piece[k].n * p->piece[k].n_cols;
@@ -339,8 +339,8 @@ static bool parts_are_blocks(const struct world *w)
     bool alike = true;
     int blocks = 0;
     for (int r = 0; r < w->ranks; r++)
-        for (int i = 0; i < w->jobs[r]->n_parts; i++) {
-            const struct sn_part *p = &w->jobs[r]->parts[i], *q = &w->jobs[0]->parts[i];
+        for (int i = 0; i < w->jobs[r]->n_shards; i++) {
+            const struct sn_shard *p = &w->jobs[r]->shards[i], *q = &w->jobs[0]->shards[i];
             const struct sn_param *whole = &w->model->params[p->param];
             alike = alike && p->rows == q->rows && p->cols == q->cols && p->offset == q->offset;
             blocks += p->rows < whole->rows && p->cols < whole->cols;
@@ -409,7 +409,7 @@ static void no_memory_is_a_sentence(void)
         int n;
         w.err = (struct sn_err){0};
         sn_mem_fail_at((uint64_t)calls + 1);
-        enum sn_status st = sn_job_create_parts(&job, &env, &w.err);
+        enum sn_status st = sn_job_create_shards(&job, &env, &w.err);
         if (st == SN_OK)
             st = sn_job_boxes(&boxes, &n, job, &w.err);
         sn_mem_fail_at(0);

@@ -213,13 +213,13 @@ static int64_t by_formula(const struct sn_job *j, int rank, struct cost *c)
     int64_t bytes = 0;
     for (int b = 0; b < j->n_buckets; b++) {
         int64_t rows = 0, cols = 0, run_of = 0, members = j->group_size[j->buckets[b].replicas];
-        for (int i = 0; i <= j->n_parts; i++) {
-            const struct sn_part *q = &j->parts[i];
-            bool mine = i < j->n_parts && q->bucket == b;
+        for (int i = 0; i <= j->n_shards; i++) {
+            const struct sn_shard *q = &j->shards[i];
+            bool mine = i < j->n_shards && q->bucket == b;
             bool thin = mine && q->rows * q->cols >= 2 * rank * (q->rows + q->cols);
             if (mine && !thin)
                 run_of += (q->rows * q->cols + 31) / 32 * 32;
-            if (i == j->n_parts || thin) {
+            if (i == j->n_shards || thin) {
                 bytes += run_of ? sent(run_of, (int)members) : 0;
                 c->others += run_of;
                 run_of = 0;

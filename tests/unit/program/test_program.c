@@ -226,8 +226,8 @@ static void an_asynchronous_save_is_in_the_plan(void)
         x.config.checkpoint.async = true;
         sn_job_memory(x.job, &with);
         int64_t half = sn_model_param_count(x.model) * 3 * 4 / 2, pages = 0;
-        for (int i = 0; i < x.job->n_parts; i++)
-            pages += 3 * x.job->parts[i].n_pieces;
+        for (int i = 0; i < x.job->n_shards; i++)
+            pages += 3 * x.job->shards[i].n_pieces;
         tap_ok(without.snapshot == 0 && with.snapshot == sn_job_snapshot_bytes(x.job) &&
                    with.total == without.total + with.snapshot,
                "checkpoint.async adds its copy to the total");

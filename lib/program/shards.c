@@ -1,7 +1,7 @@
 /*
- * parts.c - what this rank holds of which parameter, and in which bucket.
+ * shards.c - what this rank holds of which parameter, and in which bucket.
  *
- * A bucket is a flat array of parts that are treated alike: the same weight decay, copied over the
+ * A bucket is a flat array of shards that are treated alike: the same weight decay, copied over the
  * same groups, their gradients summed over the same groups. Parts are dealt to buckets in the order
  * in which backward finishes them (the reverse of first use), so that a bucket's reduction can
  * begin while backward still runs (Li et al., "PyTorch Distributed", arXiv 2006.15704, 3.2.3), and
@@ -64,7 +64,7 @@ static void find_uses(const struct sn_job *j, struct order *order)
                 add_use(j, i, k, &order[m->nodes[i].param[k]].use);
 }
 
-/* --- shapes of parts -------------------------------------------------------------------------- */
+/* --- shapes of shards -------------------------------------------------------------------------- */
 
 /* On the axes of the mesh; of experts that see tokens of their own, among those with their slices,
  * who take the place of its one axis. */
@@ -95,25 +95,25 @@ static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param 
     return sn_slice_of_heads(&j->config->model, piece, w.size, w.index);
 }
 
-/* Add the pieces first .. end - 1 of a parameter as one part. */
+/* Add the pieces first .. end - 1 of a parameter as one shard. */
 static void add_part(struct sn_job *j, int param, const struct use *u, int first, int end)
 {
     const struct sn_param *q = &j->model->params[param];
-    struct sn_part *part = &j->parts[j->n_parts++];
+    struct sn_shard *shard = &j->shards[j->n_shards++];
     struct sn_mesh_place at = place_here(j, u);
     struct sn_slice c = sn_cut_slice(u->cut, SN_CUT_COLS, &at, q->cols);
-    struct sn_part_piece *room =
-        j->n_parts > 1 ? part[-1].piece + part[-1].n_pieces : j->part_pieces;
-    *part = (struct sn_part){.param = param, .cols = c.padded, .piece = room};
+    struct sn_shard_piece *room =
+        j->n_shards > 1 ? shard[-1].piece + shard[-1].n_pieces : j->shard_pieces;
+    *shard = (struct sn_shard){.param = param, .cols = c.padded, .piece = room};
     for (int k = first; k < end; k++) {
         struct sn_slice r = rows_slice(j, q, u, k);
-        part->piece[part->n_pieces++] = (struct sn_part_piece){.piece = k,
-                                                               .at = part->rows,
-                                                               .n = r.count,
-                                                               .from = r.first,
-                                                               .col = c.first,
-                                                               .n_cols = c.count};
-        part->rows += r.padded;
+        shard->piece[shard->n_pieces++] = (struct sn_shard_piece){.piece = k,
+                                                                  .at = shard->rows,
+                                                                  .n = r.count,
+                                                                  .from = r.first,
+                                                                  .col = c.first,
+                                                                  .n_cols = c.count};
+        shard->rows += r.padded;
     }
 }
 
@@ -134,11 +134,11 @@ static void set_axes(const struct sn_job *j, const struct use *u, struct sn_buck
     }
 }
 
-/* What the parts of a bucket have in common. */
-static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *part,
+/* What the shards of a bucket have in common. */
+static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *shard,
                                 const struct use *u)
 {
-    const struct sn_param *q = &j->model->params[part->param];
+    const struct sn_param *q = &j->model->params[shard->param];
     struct sn_bucket b = {.trains = sn_param_learns(q),
                           .is_bias = q->is_bias,
                           .counts = q->is_bias && q->trainable,
@@ -148,7 +148,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_part *pa
     set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
         b.sum = SN_GROUP_REPLICA;
-    if (is_by_heads(u) && part->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
+    if (is_by_heads(u) && shard->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
         b.copies |= 1u << SN_GROUP_KV;
         b.sum = SN_GROUP_KV;
     }
@@ -168,13 +168,13 @@ static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
            a->layer == b->layer && a->is_bias == b->is_bias && a->counts == b->counts;
 }
 
-int64_t sn_part_room(int64_t elements)
+int64_t sn_shard_room(int64_t elements)
 {
     return (elements + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* The last bucket of each kind, whatever its layer. Only it can take more: the ones before are
- * full, or of a layer that is over, because parts come layer after layer. There are few kinds. */
+ * full, or of a layer that is over, because shards come layer after layer. There are few kinds. */
 struct latest {
     int *bucket, n;
 };
@@ -191,9 +191,9 @@ static int *latest_like(const struct sn_job *j, struct latest *l, const struct s
     return &l->bucket[l->n++];
 }
 
-static void deal(struct sn_job *j, struct latest *l, struct sn_part *part, const struct use *u)
+static void deal(struct sn_job *j, struct latest *l, struct sn_shard *shard, const struct use *u)
 {
-    struct sn_bucket want = kind_of(j, part, u);
+    struct sn_bucket want = kind_of(j, shard, u);
     int *latest = latest_like(j, l, &want), i = *latest;
     if (i < 0 || j->buckets[i].layer != want.layer ||
         j->buckets[i].n * 4 >= j->config->layout.bucket) {
@@ -201,10 +201,10 @@ static void deal(struct sn_job *j, struct latest *l, struct sn_part *part, const
         j->buckets[i] = want;
         (void)snprintf(j->buckets[i].name, sizeof(j->buckets[i].name), "bucket%d", i);
     }
-    j->buckets[i].n_parts++;
-    part->bucket = i;
-    part->offset = j->buckets[i].n;
-    j->buckets[i].n += sn_part_room(part->rows * part->cols);
+    j->buckets[i].n_shards++;
+    shard->bucket = i;
+    shard->offset = j->buckets[i].n;
+    j->buckets[i].n += sn_shard_room(shard->rows * shard->cols);
 }
 
 /* A piece of the update is a few lines of text. */
@@ -254,7 +254,7 @@ static void make_parts(struct sn_job *j, struct latest *l, const struct order *o
         const struct use *u = &order[i].use;
         if (!u->here)
             continue;
-        j->first_part[order[i].param] = j->n_parts;
+        j->first_shard[order[i].param] = j->n_shards;
         bool apart = is_by_heads(u) && copies;
         if (apart)
             add_part(j, order[i].param, u, 0, 1);
@@ -262,63 +262,63 @@ static void make_parts(struct sn_job *j, struct latest *l, const struct order *o
         int per_rank = q->n_pieces / (u->experts ? j->group_size[SN_GROUP_EXPERT] / slices : 1);
         int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] / slices * per_rank : 0;
         add_part(j, order[i].param, u, skip + apart, skip + per_rank);
-        for (int k = j->first_part[order[i].param]; k < j->n_parts; k++)
-            deal(j, l, &j->parts[k], u);
+        for (int k = j->first_shard[order[i].param]; k < j->n_shards; k++)
+            deal(j, l, &j->shards[k], u);
     }
 }
 
-/* Lists of what was dealt to each bucket; parts ascend in them as their offsets do. */
+/* Lists of what was dealt to each bucket; shards ascend in them as their offsets do. */
 static void list_parts(struct sn_job *j)
 {
     for (int b = 0, at = 0; b < j->n_buckets; b++) {
         j->buckets[b].first = at;
-        at += j->buckets[b].n_parts;
-        j->buckets[b].n_parts = 0;
+        at += j->buckets[b].n_shards;
+        j->buckets[b].n_shards = 0;
     }
-    for (int i = 0; i < j->n_parts; i++) {
-        struct sn_bucket *b = &j->buckets[j->parts[i].bucket];
-        j->part_of_bucket[b->first + b->n_parts++] = i;
+    for (int i = 0; i < j->n_shards; i++) {
+        struct sn_bucket *b = &j->buckets[j->shards[i].bucket];
+        j->shard_of_bucket[b->first + b->n_shards++] = i;
     }
 }
 
-int sn_bucket_part(const struct sn_job *j, int bucket, int k)
+int sn_bucket_shard(const struct sn_job *j, int bucket, int k)
 {
-    return j->part_of_bucket[j->buckets[bucket].first + k];
+    return j->shard_of_bucket[j->buckets[bucket].first + k];
 }
 
-int sn_bucket_part_at(const struct sn_job *j, int bucket, int64_t offset)
+int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset)
 {
-    int low = 0, high = j->buckets[bucket].n_parts;
+    int low = 0, high = j->buckets[bucket].n_shards;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (j->parts[sn_bucket_part(j, bucket, middle)].offset < offset)
+        if (j->shards[sn_bucket_shard(j, bucket, middle)].offset < offset)
             low = middle + 1;
         else
             high = middle;
     }
-    int part = low < j->buckets[bucket].n_parts ? sn_bucket_part(j, bucket, low) : -1;
-    return part >= 0 && j->parts[part].offset == offset ? part : -1;
+    int shard = low < j->buckets[bucket].n_shards ? sn_bucket_shard(j, bucket, low) : -1;
+    return shard >= 0 && j->shards[shard].offset == offset ? shard : -1;
 }
 
-enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
+enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
 {
     int n = j->model->n_params;
     struct order *order = sn_alloc_n((size_t)n, sizeof(*order));
     struct latest latest = {.bucket = sn_alloc_n(2 * (size_t)n + 1, sizeof(int))};
-    j->parts = sn_alloc_n(2 * (size_t)n, sizeof(*j->parts));
+    j->shards = sn_alloc_n(2 * (size_t)n, sizeof(*j->shards));
     j->buckets = sn_alloc_n(2 * (size_t)n, sizeof(*j->buckets));
-    j->first_part = sn_alloc_n((size_t)n, sizeof(*j->first_part));
-    j->part_of_bucket = sn_alloc_n(2 * (size_t)n, sizeof(*j->part_of_bucket));
-    j->part_pieces =
-        sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*j->part_pieces));
-    if (!order || !latest.bucket || !j->parts || !j->buckets || !j->first_part ||
-        !j->part_of_bucket || !j->part_pieces) {
+    j->first_shard = sn_alloc_n((size_t)n, sizeof(*j->first_shard));
+    j->shard_of_bucket = sn_alloc_n(2 * (size_t)n, sizeof(*j->shard_of_bucket));
+    j->shard_pieces =
+        sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*j->shard_pieces));
+    if (!order || !latest.bucket || !j->shards || !j->buckets || !j->first_shard ||
+        !j->shard_of_bucket || !j->shard_pieces) {
         sn_free(latest.bucket);
         sn_free(order);
         return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
     }
     for (int i = 0; i < n; i++)
-        j->first_part[i] = -1;
+        j->first_shard[i] = -1;
     find_uses(j, order);
     qsort(order, (size_t)n, sizeof(*order), later_use_first);
     make_parts(j, &latest, order, n);
@@ -329,10 +329,10 @@ enum sn_status sn_parts_create(struct sn_job *j, struct sn_err *err)
     return check_tiles(j, err);
 }
 
-int sn_param_parts(const struct sn_job *j, int param)
+int sn_param_shards(const struct sn_job *j, int param)
 {
-    int first = param < 0 ? -1 : j->first_part[param], n = 0;
-    while (first >= 0 && first + n < j->n_parts && j->parts[first + n].param == param)
+    int first = param < 0 ? -1 : j->first_shard[param], n = 0;
+    while (first >= 0 && first + n < j->n_shards && j->shards[first + n].param == param)
         n++;
     return n;
 }
