@@ -2,7 +2,8 @@
  * exec_device.h - the executor on a device: its own struct, shared by exec_device.c and the files
  * below. Internal to lib/exec.
  *
- *   exec_device.c    streams, graphs, waiting
+ *   exec_device.c    streams, graphs
+ *   exec_wait.c      how far it has come, failures
  *   exec_mirror.c    memory
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
@@ -98,8 +99,6 @@ struct sn_exec_device {
 
 /* ---- exec_device.c ---- */
 
-/* The sentence of a call that failed, after the name of the operation. */
-enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 /* Is it part of a graph that is there already? Else it is to be enqueued now. */
 enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err);
 /* Everything up to here is enqueued, and COMPUTE waits for what is not apart; what follows is no
@@ -109,10 +108,6 @@ enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
                                 struct sn_exchange *out, struct sn_err *err);
-/* Until all that was enqueued on a stream is done. */
-enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err);
-/* Of COMPUTE, that is, but for what nobody waits for: of all. */
-enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
 /* The graph of a cut, now, if it has one. */
 enum sn_status sn_device_launch(struct sn_exec *x, int cut, struct sn_err *err);
 /* The number of a micro-batch's first sample, to where operations read it. */
@@ -120,6 +115,17 @@ enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_er
 /* `bytes` (0: nothing), on COMPUTE. */
 enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int64_t bytes,
                               enum sn_device_way way, struct sn_err *err);
+
+/* ---- exec_wait.c ---- */
+
+/* The sentence of a call that failed, after the name of the operation. */
+enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
+/* Before operation i of the program walked now is enqueued: who waits sees how far the device is. */
+enum sn_status sn_device_mark(struct sn_exec *x, int i, struct sn_err *err);
+/* Until all that was enqueued on a stream is done. */
+enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err);
+/* Of COMPUTE, that is, but for what nobody waits for: of all. */
+enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
 
 /* ---- exec_mirror.c ---- */
 
