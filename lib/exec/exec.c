@@ -1,10 +1,11 @@
 /*
- * exec.c - the executor.
+ * exec.c - the executor: walks a program and hands each operation that is due to the backend.
+ *
+ * Nothing here depends on which backend that is: all of it goes through struct sn_exec_backend
+ * (exec_inner.h).
  */
 #include "lib/exec/exec_inner.h"
 
-#include "kernels/codec.h"
-#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 
 #include <string.h>
@@ -37,35 +38,6 @@ static bool requests_create(struct sn_exec *x, const struct sn_program *p)
     return x->posted != NULL;
 }
 
-/* The ranks agree on the end of the step (lib/program/update.c) before anything that writes weights
- * or optimizer state; -1 in no program that trains. */
-static int last_agreement(const struct sn_program *p)
-{
-    for (int i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == SN_OP_AGREE)
-            return i;
-    return -1;
-}
-
-static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err)
-{
-    const struct sn_job *job = x->job;
-    char size[16];
-    x->fenced = last_agreement(&job->train);
-    if (!requests_create(x, &job->train))
-        return sn_fail(err, SN_ENOMEM, "executor: no memory");
-    if (a)
-        return sn_exec_device_create(x, a, err);
-    x->state = x->host = x->small = sn_arena_map((size_t)job->state_bytes);
-    x->scratch = sn_arena_map((size_t)job->scratch_bytes);
-    if (!x->state || !x->scratch)
-        return sn_fail(err, SN_ENOMEM,
-                       "executor: this rank cannot map the %s that the plan asks for; lower "
-                       "layout.micro_batch or use more ranks",
-                       sn_str_bytes(size, job->state_bytes + job->scratch_bytes));
-    return SN_OK;
-}
-
 enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
                                  struct sn_comm *comm, struct sn_accelerator *a, struct sn_err *err)
 {
@@ -74,7 +46,10 @@ enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
-    enum sn_status st = create(x, a, err);
+    x->backend = a ? sn_exec_backend_device() : sn_exec_backend_host();
+    enum sn_status st = requests_create(x, &job->train)
+                            ? x->backend->create(x, a, err)
+                            : sn_fail(err, SN_ENOMEM, "executor: no memory");
     if (st != SN_OK) {
         sn_exec_destroy(x);
         return st;
@@ -93,15 +68,15 @@ void sn_exec_destroy(struct sn_exec *x)
 {
     if (!x)
         return;
-    if (x->device) {
-        sn_exec_device_destroy(x);
-    } else {
-        sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
-        sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
-    }
+    x->backend->destroy(x);
     sn_free(x->posted);
     sn_free(x->first_posted);
     sn_free(x);
+}
+
+enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err)
+{
+    return x->backend->connect(x, err);
 }
 
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine)
@@ -126,7 +101,7 @@ enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg
 {
     x->tell = tell;
     x->tell_arg = arg;
-    return x->device ? sn_exec_device_clocks(x, err) : SN_OK;
+    return x->backend->make_clocks(x, err);
 }
 
 void sn_exec_set_timed(struct sn_exec *x)
@@ -220,83 +195,10 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
     a->scratch = x->scratch + p->slots_bytes + p->temp_bytes;
 }
 
-static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
-                                 const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
-{
-    struct sn_args a;
-    sn_exec_args(x, p, op, at, &a);
-    int rc = x->job->ops->run[op->kind](&a, x->job->threads);
-    if (rc != 0 && sn_op_row(op->kind)->codes)
-        return sn_fail(err, SN_EFAIL, "%s %s: %s", sn_op_name(op->kind), op->label,
-                       sn_codec_explain((enum sn_codec_fault)rc));
-    if (rc != 0)
-        return sn_fail(err, SN_EFAIL, "%s %s: the %s backend failed with code %d",
-                       sn_op_name(op->kind), op->label, x->job->ops->name, rc);
-    return SN_OK;
-}
-
-static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int i,
-                             const struct sn_at *at, struct sn_err *err)
-{
-    const struct sn_op *op = &p->ops[i];
-    switch (op->kind) {
-    case SN_OP_WAIT:
-        return sn_exec_wait(x, op, at, err);
-    case SN_OP_ALIAS:
-        return SN_OK; /* place.c has put the output where the input is */
-    case SN_OP_AGREE:
-        return sn_exec_agree(x, op, err);
-    default:
-        if (op->kind < SN_NKERNELS)
-            return run_kernel(x, p, op, at, err);
-        sn_exec_begin(x, p, op, at);
-        return SN_OK;
-    }
-}
-
-/* Nothing is encoded: streams whose length depends on the values have the one that is planned. */
-static void pretend_lengths(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
-                            const struct sn_at *at)
-{
-    const struct sn_codec *c = &op->attr.stream.codec[sn_exec_codec_level(x, op)];
-    struct sn_mat s = sn_exec_resolve(x, p, &op->out[SN_ENCODE_STREAMS], at);
-    for (int64_t i = 0; i < s.rows && !sn_codec_is_fixed(c); i++) {
-        int64_t likely = sn_coded_likely(c, op->attr.stream.type, op->attr.stream.share);
-        *(int64_t *)(void *)((char *)s.p + i * s.cols) = likely - (int64_t)sizeof(int64_t);
-    }
-}
-
-/* Communicate for real, or sleep. */
-static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int i,
-                              const struct sn_at *at, struct sn_err *err)
-{
-    const struct sn_op *op = &p->ops[i];
-    double began = sn_clock();
-    if (op->kind < SN_NKERNELS) {
-        if (op->kind == SN_OP_ENCODE)
-            pretend_lengths(x, p, op, at);
-        sn_pace_spend(&x->pace, sn_price_op(&x->pace.pricer, p, op));
-        return SN_OK;
-    }
-    SN_TRY(run_op(x, p, i, at, err));
-    sn_pace_communicated(&x->pace, began);
-    return SN_OK;
-}
-
 bool sn_exec_due(const struct sn_op *op, const struct sn_at *at)
 {
     return op->when == SN_EVERY || (op->when == SN_FIRST && at->micro == 0) ||
            (op->when == SN_LAST && at->micro == at->micros - 1);
-}
-
-/* Returns when it ended: the wait is not the next operation's time. */
-static double pass_fence(struct sn_exec *x)
-{
-    double began = sn_clock();
-    x->fence(x->fence_arg);
-    if (x->pace.on)
-        sn_pace_communicated(&x->pace, began);
-    return sn_clock();
 }
 
 struct sn_routed sn_exec_take_routed(struct sn_exec *x)
@@ -306,15 +208,7 @@ struct sn_routed sn_exec_take_routed(struct sn_exec *x)
     return bytes;
 }
 
-static enum sn_status one_op(struct sn_exec *x, const struct sn_program *p, int i,
-                             const struct sn_at *at, struct sn_err *err)
-{
-    if (x->device)
-        return sn_exec_device_op(x, p, i, at, err);
-    return x->pace.on ? pace_op(x, p, i, at, err) : run_op(x, p, i, at, err);
-}
-
-static void take_time(struct sn_exec *x, const struct sn_op *op, double seconds)
+void sn_exec_take_time(struct sn_exec *x, const struct sn_op *op, double seconds)
 {
     struct sn_exec_time *t = &x->times[op->kind];
     t->seconds += seconds;
@@ -328,20 +222,11 @@ static void take_time(struct sn_exec *x, const struct sn_op *op, double seconds)
 static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, const int range[2],
                               struct sn_at at, struct sn_err *err)
 {
-    double t0 = sn_clock();
     for (int i = range[0]; i < range[1]; i++) {
         const struct sn_op *op = &p->ops[i];
         if (!sn_exec_due(op, &at) || (op->only && !is_first(x, op->only)))
             continue;
-        if (i == x->fenced && x->fence && p == &x->job->train && !x->device)
-            t0 = pass_fence(x);
-        sn_timeline_begin(x, i, &at, t0);
-        SN_TRY(one_op(x, p, i, &at, err));
-        double t1 = sn_clock();
-        sn_timeline_end(x, t1);
-        if (!x->device || x->is_timed)
-            take_time(x, op, t1 - t0);
-        t0 = t1;
+        SN_TRY(x->backend->op(x, p, i, &at, err));
     }
     return SN_OK;
 }
@@ -355,21 +240,16 @@ static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, c
         first++;
     if (first == range[1])
         return SN_OK;
-    if (x->device) {
-        SN_TRY(sn_exec_device_rounds(x, p, first, &at, &rounds, err));
-    } else {
-        struct sn_exchange e = sn_exec_exchange_here(x, p, &p->ops[first], &at);
-        rounds = sn_exchange_rounds(&e);
-    }
+    SN_TRY(x->backend->rounds(x, p, first, &at, &rounds, err));
     for (at.round = 1; at.round < rounds; at.round++)
         SN_TRY(run_ops(x, p, range, at, err));
-    if (x->device)
-        sn_exec_device_rounds_end(x);
+    x->backend->rounds_end(x);
     return SN_OK;
 }
 
-enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                            struct sn_at at, struct sn_err *err)
+/* Run what is due of a chunk. */
+static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int chunk,
+                           struct sn_at at, struct sn_err *err)
 {
     int end = p->chunks[chunk].first + p->chunks[chunk].n;
     for (int i = p->chunks[chunk].first, next; i < end; i = next) {
@@ -385,29 +265,23 @@ enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int c
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err)
 {
-    if (!x->device)
-        return sn_exec_walk(x, p, chunk, at, err);
-    SN_TRY(sn_exec_device_begin(x, p, false, err));
-    SN_TRY(sn_exec_walk(x, p, chunk, at, err));
-    return sn_exec_device_end(x, false, err);
+    SN_TRY(x->backend->begin(x, p, false, err));
+    SN_TRY(walk(x, p, chunk, at, err));
+    return x->backend->end(x, false, err);
 }
 
 static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p,
                                    const int64_t *first_sample, struct sn_err *err)
 {
-    for (int i = 0; i < p->n_sched; i++) {
+    for (int i = 0, done; i < p->n_sched; i += done ? done : 1) {
         const struct sn_sched *s = &p->sched[i];
         struct sn_at at = {
             .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
-        sn_exec_scalars(x)->first_sample = first_sample[s->micro];
         if (x->timeline)
             x->timeline->sched = i;
-        int done = 0;
-        if (x->device)
-            SN_TRY(sn_exec_device_micro(x, i, first_sample[s->micro], &done, err));
+        SN_TRY(x->backend->entry(x, i, first_sample[s->micro], &done, err));
         if (done == 0)
-            SN_TRY(sn_exec_walk(x, p, s->chunk, at, err));
-        i += done ? done - 1 : 0;
+            SN_TRY(walk(x, p, s->chunk, at, err));
     }
     return SN_OK;
 }
@@ -415,15 +289,12 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
 enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err)
 {
-    sn_pace_restart(&x->pace);
-    if (x->device)
-        SN_TRY(sn_exec_device_begin(x, p, true, err));
-    SN_TRY(sn_timeline_start(x, err));
+    sn_timeline_start(x);
+    SN_TRY(x->backend->begin(x, p, true, err));
     SN_TRY(run_schedule(x, p, first_sample, err));
-    if (x->device)
-        SN_TRY(sn_exec_device_end(x, true, err));
+    SN_TRY(x->backend->end(x, true, err));
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
-    SN_TRY(sn_timeline_finish(x, err));
+    sn_timeline_finish(x);
     int places = x->first_posted[x->job->train.next_id];
     memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
     return SN_OK;
@@ -434,18 +305,17 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
 void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 {
     x->comm->ops->take_sent_bytes(x->comm, bytes);
-    if (x->device)
-        sn_exec_device_take_sent(x, bytes);
+    x->backend->take_sent(x, bytes);
 }
 
 enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)
 {
-    return x->device ? sn_exec_device_pull(x, err) : SN_OK;
+    return x->backend->pull_begin(x, err);
 }
 
 enum sn_status sn_exec_pull_wait(struct sn_exec *x, struct sn_err *err)
 {
-    return x->device ? sn_exec_device_pulled(x, err) : SN_OK;
+    return x->backend->pull_wait(x, err);
 }
 
 enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
@@ -456,13 +326,12 @@ enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err)
 
 enum sn_status sn_exec_push(struct sn_exec *x, struct sn_err *err)
 {
-    return x->device ? sn_exec_device_push(x, err) : SN_OK;
+    return x->backend->push(x, err);
 }
 
 enum sn_status sn_exec_fetch(struct sn_exec *x, const struct sn_program *p, int buf,
                              const void **out, struct sn_err *err)
 {
     const char *at = base(x, p, buf, &(struct sn_at){0});
-    *out = at;
-    return x->device ? sn_exec_device_fetch(x, at, p->bufs[buf].bytes, out, err) : SN_OK;
+    return x->backend->fetch(x, at, p->bufs[buf].bytes, out, err);
 }

@@ -239,10 +239,10 @@ static enum sn_status compare_pairs(struct sn_exec *x, char *all, struct sn_err 
                    j->stage);
 }
 
-enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_channels_join(struct sn_exec *x, struct sn_err *err)
 {
     const struct sn_job *j = x->job;
-    if (!x->device || x->device->accelerator->is_shared)
+    if (x->device->accelerator->is_shared)
         return SN_OK;
     unsigned groups = groups_of(j, &j->train) | groups_of(j, &j->evaluate);
     char *ids = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * SN_DEVICE_ID);
@@ -337,18 +337,18 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
                                    .add = t->add};
     d.peer = op->kind == SN_OP_SEND ? 1 : 0;
     v->uses[stream] = true;
-    sn_timeline_moves_on(x, op);
+    sn_stamps_move(x, op);
     if (v->ops->record(v->d, SN_STREAM_COMPUTE, SN_STREAM_COMPUTE) != 0 ||
         v->ops->await(v->d, stream, SN_STREAM_COMPUTE) != 0)
         return sn_device_fail(x, op, err);
-    SN_TRY(sn_timeline_stamp(x, stream, false, err));
+    SN_TRY(sn_stamps_put(x, stream, false, err));
     int rc =
         is_list ? transfer_rows(x, op, t, &d, stream) : v->ops->transfer(v->d, stream, channel, &d);
     if (rc == SN_DEVICE_HANGS)
         return not_joined(x, rc, op->label, err);
     if (rc != 0)
         return sn_device_fail(x, op, err);
-    SN_TRY(sn_timeline_stamp(x, stream, true, err));
+    SN_TRY(sn_stamps_put(x, stream, true, err));
     if (v->ops->record(v->d, stream, SN_EVENT_DONE + place) != 0)
         return sn_device_fail(x, op, err);
     return SN_OK;
@@ -388,8 +388,7 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
-    if (sn_op_row(op->kind)
-            ->takes_input) { /* it may be gone before the wait */
+    if (sn_op_row(op->kind)->takes_input) { /* it may be gone before the wait */
         if (t.in != t.out && v->ops->copy(v->d, SN_STREAM_COMPUTE, t.out, t.in,
                                           (size_t)t.n * sn_dtype_size(t.dtype), SN_ON_DEVICE) != 0)
             return sn_device_fail(x, op, err);
@@ -411,4 +410,12 @@ enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const 
     if (skips || v->ops->await(v->d, SN_STREAM_COMPUTE, SN_EVENT_DONE + place) == 0)
         return SN_OK;
     return sn_device_fail(x, op, err);
+}
+
+void sn_channels_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
+{
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes[a] += x->device->sent[a];
+        x->device->sent[a] = 0;
+    }
 }

@@ -71,14 +71,6 @@ struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op 
         .node = x->job->grid.expert_node};
 }
 
-struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct sn_program *p,
-                                         const struct sn_op *op, const struct sn_at *at)
-{
-    bool balanced = x->pace.on; /* nothing was computed */
-    return sn_exec_exchange(x, op, at,
-                            balanced ? NULL : sn_exec_resolve(x, p, &op->in[SN_MOVE_BOUNDS], at).p);
-}
-
 int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op)
 {
     int size = x->job->group_size[op->group];
@@ -120,69 +112,12 @@ void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_tran
         x->routed.gathered += sn_exchange_sent_within(t->exchange) * row;
 }
 
-/* Bytes that go of n streams where they lie, `room` apart. */
-static int64_t used(const struct sn_transfer *t, const char *streams, int64_t n, int64_t room)
-{
-    int64_t bytes = 0, length;
-    if (!t->sized)
-        return n * room;
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(&length, streams + i * room, sizeof(length));
-        bytes += sn_collective_sized(length);
-    }
-    return bytes;
-}
-
-/* What leaves beside the plan: streams are of another level, or as long as their
- * values let them. */
-static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t)
-{
-    enum sn_collective kind;
-    int64_t planned, size = x->job->group_size[op->group], mine = x->job->group_index[op->group];
-    int64_t room = sn_coded_bytes(&op->attr.stream.codec[sn_exec_codec_level(x, op)],
-                                  op->attr.stream.type, op->attr.stream.share);
-    if (op->kind == SN_OP_RECV || !sn_op_collective(op, &kind, &planned))
-        return;
-    int64_t sent = used(t, t->in, t->n / room, room),
-            others = op->kind == SN_OP_SEND ? 1 : size - 1;
-    if (op->kind == SN_OP_ALL_TO_ALL) {
-        const char *own = (const char *)t->in + mine * t->n;
-        sent = used(t, t->in, size * t->n / room, room) - used(t, own, t->n / room, room);
-        others = 1;
-        planned *= size - 1;
-    } else {
-        planned *= others;
-    }
-    x->off_plan[sn_group_axis(op->group)] += sent * others - planned;
-    x->off_untold[sn_group_axis(op->group)] += sent * others - planned;
-}
-
 void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES])
 {
     for (int a = 0; a < SN_NAXES; a++) {
         bytes[a] += x->off_plan[a];
         x->off_plan[a] = 0;
     }
-}
-
-void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
-                   const struct sn_at *at)
-{
-    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    struct sn_posted *requests = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
-    *requests = (struct sn_posted){.request = {0, 0}};
-    if (op->is_coded)
-        count_coded(x, op, &t);
-    if (sn_exec_has_rows(op)) {
-        requests->exchange = sn_exec_exchange_here(x, p, op, at);
-        sn_exec_take_rows(x, op, &t, requests);
-    }
-    if (sn_op_row(op->kind)->takes_input) { /* it may be gone before the wait */
-        if (t.in != t.out)
-            memcpy(t.out, t.in, (size_t)t.n * sn_dtype_size(t.dtype));
-        t.in = NULL;
-    }
-    sn_exec_post(x, op, &t, requests);
 }
 
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,

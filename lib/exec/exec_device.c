@@ -14,6 +14,7 @@
 #include "lib/exec/exec_device.h"
 
 #include "kernels/codec.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
@@ -119,8 +120,8 @@ static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
-enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
-                                    struct sn_err *err)
+static enum sn_status begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
+                            struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
@@ -143,7 +144,8 @@ enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *
     int64_t batch = j->class_offset[SN_CLASS_BATCH];
     SN_TRY(sn_device_copy(x, x->state + batch, sn_exec_here(x, batch),
                           j->class_bytes[SN_CLASS_BATCH], SN_TO_DEVICE, err));
-    return put_scalars(x, err);
+    SN_TRY(put_scalars(x, err));
+    return is_whole ? sn_stamps_start(x, err) : SN_OK;
 }
 
 /* After the first run the number of cuts is known, and nothing is allocated later. */
@@ -176,7 +178,7 @@ static void log_notes(struct sn_exec *x)
             sn_log(SN_LOG_WARN, "%s: %s", v->ops->maker, line);
 }
 
-enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err)
+static enum sn_status end(struct sn_exec *x, bool is_whole, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     SN_TRY(settle(x, err));
@@ -185,6 +187,8 @@ enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_er
     log_notes(x);
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_clocks_tell(x, err));
+    if (is_whole)
+        SN_TRY(sn_stamps_read(x, err));
     sn_range_end(x);
     if (v->agree)
         SN_TRY(sn_exec_agree(x, v->agree, err));
@@ -198,15 +202,15 @@ enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_er
                           SN_TO_DEVICE, err);
 }
 
-enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_sample, int *done,
-                                    struct sn_err *err)
+static enum sn_status entry(struct sn_exec *x, int i, int64_t first_sample, int *done,
+                            struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    int micro = v->program->sched[entry].micro;
+    int micro = v->program->sched[i].micro;
     bool skips;
     v->first_sample[micro] = first_sample;
-    if (micro >= 1 && entry < v->repeat.until * v->repeat.each)
-        return sn_repeat_micro(x, entry, micro, done, err);
+    if (micro >= 1 && i < v->repeat.until * v->repeat.each)
+        return sn_repeat_micro(x, i, micro, done, err);
     *done = 0;
     v->micro = micro;
     SN_TRY(sn_device_skips(x, &skips, err));
@@ -282,7 +286,7 @@ static enum sn_status fence(struct sn_exec *x, const struct sn_program *p, struc
         return SN_OK;
     if (x->fence)
         x->fence(x->fence_arg);
-    return sn_exec_device_pulled(x, err);
+    return sn_mirror_pull_wait(x, err);
 }
 
 /* A rank alone has nobody to wait for: it adds up when the step is over. */
@@ -304,8 +308,8 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
     return put_scalars(x, err);
 }
 
-static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, int i,
-                                const struct sn_at *at, struct sn_err *err)
+static enum sn_status enqueue(struct sn_exec *x, const struct sn_program *p, int i,
+                              const struct sn_at *at, struct sn_err *err)
 {
     const struct sn_op *op = &p->ops[i];
     switch (op->kind) {
@@ -320,15 +324,23 @@ static enum sn_status device_op(struct sn_exec *x, const struct sn_program *p, i
     }
 }
 
-enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,
-                                 const struct sn_at *at, struct sn_err *err)
+/* What it takes is known here only where each operation is waited for. */
+static enum sn_status time_op(struct sn_exec *x, const struct sn_program *p, int i,
+                              const struct sn_at *at, struct sn_err *err)
 {
-    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, false, err));
+    double began = sn_clock();
+    sn_timeline_begin(x, i, at, began);
+    SN_TRY(sn_stamps_put(x, SN_STREAM_COMPUTE, false, err));
     sn_range_op(x, &p->ops[i], at);
-    SN_TRY(device_op(x, p, i, at, err));
+    SN_TRY(enqueue(x, p, i, at, err));
     sn_range_op_end(x);
-    SN_TRY(sn_timeline_stamp(x, SN_STREAM_COMPUTE, true, err));
-    return x->is_timed ? sn_device_wait(x, err) : SN_OK;
+    SN_TRY(sn_stamps_put(x, SN_STREAM_COMPUTE, true, err));
+    sn_timeline_end(x);
+    if (!x->is_timed)
+        return SN_OK;
+    SN_TRY(sn_device_wait(x, err));
+    sn_exec_take_time(x, &p->ops[i], sn_clock() - began);
+    return SN_OK;
 }
 
 enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
@@ -344,23 +356,46 @@ enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
     return SN_OK;
 }
 
-enum sn_status sn_exec_device_rounds(struct sn_exec *x, const struct sn_program *p, int i,
-                                     const struct sn_at *at, int *rounds, struct sn_err *err)
+static enum sn_status rounds(struct sn_exec *x, const struct sn_program *p, int i,
+                             const struct sn_at *at, int *out, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_op *op = &p->ops[i];
     struct sn_exchange e;
     SN_TRY(sn_device_cut(x, err));
     SN_TRY(sn_device_bounds(x, p, op, at, &e, err));
-    *rounds = sn_exchange_rounds(&e);
+    *out = sn_exchange_rounds(&e);
     v->kept = v->mode;
     v->mode = SN_MODE_EAGER;
     v->kept_cut = v->cut;
     return SN_OK;
 }
 
-void sn_exec_device_rounds_end(struct sn_exec *x)
+static void rounds_end(struct sn_exec *x)
 {
     x->device->mode = x->device->kept;
     x->device->cut = x->device->kept_cut;
+}
+
+const struct sn_exec_backend *sn_exec_backend_device(void)
+{
+    static const struct sn_exec_backend device = {
+        .create = sn_mirror_create,
+        .destroy = sn_mirror_destroy,
+        .connect = sn_channels_join,
+        .begin = begin,
+        .entry = entry,
+        .op = time_op,
+        .rounds = rounds,
+        .rounds_end = rounds_end,
+        .end = end,
+        .pull_begin = sn_mirror_pull_begin,
+        .pull_wait = sn_mirror_pull_wait,
+        .push = sn_mirror_push,
+        .fetch = sn_mirror_fetch,
+        .take_sent = sn_channels_take_sent,
+        .make_clocks = sn_clocks_make,
+        .make_stamps = sn_stamps_make,
+    };
+    return &device;
 }

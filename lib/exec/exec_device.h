@@ -1,15 +1,15 @@
 /*
- * exec_device.h - the executor on a device: its own struct, shared by exec_device.c and the files
- * below. Internal to lib/exec.
+ * exec_device.h - the executor's backend for devices: its own struct, shared by exec_device.c and
+ * the files below. Internal to lib/exec, whose other files do not know it.
  *
- *   exec_device.c    streams, graphs
+ *   exec_device.c    streams, graphs; the table of functions
  *   exec_wait.c      how far it has come, failures
  *   exec_mirror.c    memory
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
  *   exec_apart.c     which of it is part of graphs
  *   exec_repeat.c    micro-batches that share a graph
- *   exec_clocks.c    what operations take
+ *   exec_clocks.c    when operations run, and what they take
  *   exec_ranges.c    what a profiler is told
  *
  * Who waits, and where. COMPUTE, and so this process, waits for a communication at its WAIT, and
@@ -127,10 +127,17 @@ enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *e
 /* Of COMPUTE, that is, but for what nobody waits for: of all. */
 enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
 
-/* ---- exec_mirror.c ---- */
+/* ---- exec_mirror.c: of the table, but for the first ---- */
 
 /* Where the mirror has what is at an address of the device. */
 char *sn_device_bounce(const struct sn_exec *x, const void *at);
+enum sn_status sn_mirror_create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err);
+void sn_mirror_destroy(struct sn_exec *x);
+enum sn_status sn_mirror_pull_begin(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_mirror_pull_wait(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_mirror_push(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_mirror_fetch(struct sn_exec *x, const char *at, int64_t bytes, const void **out,
+                               struct sn_err *err);
 
 /* ---- exec_staged.c ---- */
 
@@ -139,8 +146,10 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
 enum sn_status sn_staged_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                               struct sn_err *err);
 
-/* ---- exec_channels.c ---- */
+/* ---- exec_channels.c: the first two of the table ---- */
 
+enum sn_status sn_channels_join(struct sn_exec *x, struct sn_err *err);
+void sn_channels_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES]);
 enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
                                const struct sn_op *op, const struct sn_at *at, struct sn_err *err);
 enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
@@ -148,10 +157,22 @@ enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const 
 
 /* ---- exec_clocks.c ---- */
 
+/* Of the table. */
+enum sn_status sn_clocks_make(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_stamps_make(struct sn_exec *x, int64_t operations, struct sn_err *err);
 /* Around each operation, where there are clocks; and what they say, which waits. */
 enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 enum sn_status sn_clocks_end(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err);
+/* Of x->timeline, if there is one. When a run begins, before anything runs: what the device's clock
+ * says at a time of this host's; waits. */
+enum sn_status sn_stamps_start(struct sn_exec *x, struct sn_err *err);
+/* The operation under way begins or ends when the stream comes here. */
+enum sn_status sn_stamps_put(struct sn_exec *x, int stream, bool is_end, struct sn_err *err);
+/* It is moved on a stream of its own. */
+void sn_stamps_move(struct sn_exec *x, const struct sn_op *op);
+/* What the stamps say, when all are done. */
+enum sn_status sn_stamps_read(struct sn_exec *x, struct sn_err *err);
 
 /* ---- exec_ranges.c: nothing where no tool listens ---- */
 

@@ -1,6 +1,11 @@
 /*
- * exec_inner.h - the executor's own struct, shared by exec.c (this processor) and exec_device.c (a
- * device). Internal to lib/exec.
+ * exec_inner.h - the executor's own struct, and the table of functions that a backend of it fills.
+ * Internal to lib/exec.
+ *
+ *   exec.c         walks programs; knows no backend
+ *   exec_comm.c    what a communication moves, whatever it runs on
+ *   exec_host.c    the backend of this processor
+ *   exec_device.c  that of devices (exec_device.h lists its other files)
  */
 #ifndef SN_EXEC_INNER_H
 #define SN_EXEC_INNER_H
@@ -16,31 +21,97 @@ struct sn_posted {
     struct sn_exchange exchange;
 };
 
-struct sn_exec_device; /* exec_device.c */
+struct sn_exec_device; /* exec_device.h */
+
+/*
+ * A backend executes operations. exec.c walks a program by calls in this order; the walk of a single
+ * chunk has no entry:
+ *
+ *     begin
+ *         entry                            an entry of the schedule
+ *             op, op, ...                  the operations of its chunk that are due, in order
+ *             rounds, op, ..., rounds_end  further rounds of those for rows beyond a window
+ *     end
+ *
+ * begin, entry, op and pull_begin are asynchronous: they may return before their work is done. The
+ * results are as if each operation ran when the one before it had ended; only a communication runs
+ * beside the operations between its post and its WAIT. All other functions return when their work
+ * is done: after `end` the scalars of this process are those of the run, and nothing is under way
+ * but a pull. A call may return the failure of work that an earlier one has left; the sentence names
+ * the operation as closely as the backend knows it.
+ *
+ * All functions are required. create, connect, make_clocks and make_stamps allocate, the others at
+ * most in the first two runs of the train program.
+ */
+struct sn_exec_backend {
+    /* Memory for x->state, x->scratch, x->host and x->small. `a` is borrowed; NULL: the host. */
+    enum sn_status (*create)(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err);
+    void (*destroy)(struct sn_exec *x); /* also after a create that failed, or without one */
+    /* Connections of ranks besides the communicator; collective, after it has its grid. */
+    enum sn_status (*connect)(struct sn_exec *x, struct sn_err *err);
+
+    /* Start a walk of `p`: its operations see the scalars and the batch that this process has now.
+     * is_whole: of the whole schedule. */
+    enum sn_status (*begin)(struct sn_exec *x, const struct sn_program *p, bool is_whole,
+                            struct sn_err *err);
+    /* The next operations are those of entry i, whose micro-batch has this first sample. *done: this
+     * many entries, from i on, need no walk because this call has them executed; 0: walk entry i. */
+    enum sn_status (*entry)(struct sn_exec *x, int i, int64_t first_sample, int *done,
+                            struct sn_err *err);
+    /* Execute operation i. At AGREE of the train program, before the ranks agree: calls x->fence,
+     * and ends a pull that is under way. Writes the operation's event of x->timeline, and calls
+     * sn_exec_take_time() if it has waited for the operation. */
+    enum sn_status (*op)(struct sn_exec *x, const struct sn_program *p, int i,
+                         const struct sn_at *at, struct sn_err *err);
+    /* The number of rounds of the EXCHANGE at operation i; waits for the counts of rows. Until
+     * rounds_end the operations are those of rounds 1 and up, whose number differs from run to run. */
+    enum sn_status (*rounds)(struct sn_exec *x, const struct sn_program *p, int i,
+                             const struct sn_at *at, int *out, struct sn_err *err);
+    void (*rounds_end)(struct sn_exec *x);
+    enum sn_status (*end)(struct sn_exec *x, bool is_whole, struct sn_err *err);
+
+    /* Between walks. Copy the state that saves read from where operations work to x->host, beside
+     * the next run; wait for that copy; copy it back, for the next run. */
+    enum sn_status (*pull_begin)(struct sn_exec *x, struct sn_err *err);
+    enum sn_status (*pull_wait)(struct sn_exec *x, struct sn_err *err);
+    enum sn_status (*push)(struct sn_exec *x, struct sn_err *err);
+    /* *out: in this process's memory, the bytes at an address where operations work. */
+    enum sn_status (*fetch)(struct sn_exec *x, const char *at, int64_t bytes, const void **out,
+                            struct sn_err *err);
+    /* Add what was sent without the communicator since the last call. */
+    void (*take_sent)(struct sn_exec *x, int64_t bytes[SN_NAXES]);
+
+    /* Clocks for x->tell; for a timeline of so many operations. */
+    enum sn_status (*make_clocks)(struct sn_exec *x, struct sn_err *err);
+    enum sn_status (*make_stamps)(struct sn_exec *x, int64_t operations, struct sn_err *err);
+};
+
+const struct sn_exec_backend *sn_exec_backend_host(void);
+const struct sn_exec_backend *sn_exec_backend_device(void);
 
 struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
-    char *state, *scratch; /* where operations work: memory of the device, if there is one */
+    const struct sn_exec_backend *backend;
+    char *state, *scratch; /* where operations work */
     char *host;            /* the state in this process's memory: `state`, or a mirror of it, */
     char *small;           /* and from offset `small_from` on: what goes over with each step */
     int64_t small_from;
-    struct sn_exec_device *device; /* NULL: operations run here */
+    struct sn_exec_device *device; /* of the backend for devices, and read by its files alone */
     struct sn_posted *posted; /* of an operation: one, or one for each slot where those are apart */
     int *first_posted;        /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
-    struct sn_pace pace;
+    struct sn_pace pace; /* of the host */
     struct sn_routed routed;
     int64_t off_plan[SN_NAXES], off_untold[SN_NAXES]; /* since the last take, the last AGREE */
     void (*fence)(void *arg);
     void *fence_arg;
-    void (*idle)(void *arg); /* on a device */
+    void (*idle)(void *arg); /* called by a backend that would wait */
     void *idle_arg;
-    int fenced; /* the operation of the train program that it stands before; -1 */
     sn_exec_tell *tell;
     void *tell_arg;
     struct sn_timeline *timeline; /* of the run under way; NULL: nobody wants it */
-    bool is_timed;                /* on a device: wait for each operation, to know what it takes */
+    bool is_timed;                /* wait for each operation, to know what it takes */
 };
 
 /* What this process has of the state, at an offset of it. */
@@ -60,9 +131,8 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
                   const struct sn_at *at, struct sn_args *out);
 /* Does it run on this micro-batch? */
 bool sn_exec_due(const struct sn_op *op, const struct sn_at *at);
-/* Run what is due of a chunk. */
-enum sn_status sn_exec_walk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                            struct sn_at at, struct sn_err *err);
+/* It took so long: for sn_exec_times(), and x->tell. */
+void sn_exec_take_time(struct sn_exec *x, const struct sn_op *op, double seconds);
 
 /* ---- exec_comm.c ---- */
 
@@ -74,8 +144,6 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
 /* Who sends how many rows to whom; `bounds` in this process's memory. */
 struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op *op,
                                     const struct sn_at *at, const int32_t *bounds);
-struct sn_exchange sn_exec_exchange_here(const struct sn_exec *x, const struct sn_program *p,
-                                         const struct sn_op *op, const struct sn_at *at);
 /* Does it move rows that are counted when it runs? */
 static inline bool sn_exec_has_rows(const struct sn_op *op)
 {
@@ -92,9 +160,7 @@ int sn_exec_next(const struct sn_exec *x, const struct sn_op *op);
 /* Post on the communicator; both halves of a shift. */
 void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
                   struct sn_posted *requests);
-/* The whole of a communication operation, where operations work in this process's memory. */
-void sn_exec_begin(struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
-                   const struct sn_at *at);
+/* Until what was posted is done. */
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                             struct sn_err *err);
 /* The ranks agree on the end of a step: adds up the scalars of this process's memory. */
@@ -103,50 +169,14 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
 /* ---- timeline.c: nothing where no timeline is kept ---- */
 
 /* Around a run. */
-enum sn_status sn_timeline_start(struct sn_exec *x, struct sn_err *err);
-enum sn_status sn_timeline_finish(struct sn_exec *x, struct sn_err *err);
-/* Around an operation, with the host's clock. */
+void sn_timeline_start(struct sn_exec *x);
+void sn_timeline_finish(struct sn_exec *x);
+/* Around an operation, which began now by the host's clock. */
 void sn_timeline_begin(struct sn_exec *x, int op, const struct sn_at *at, double now);
-void sn_timeline_end(struct sn_exec *x, double now);
+void sn_timeline_end(struct sn_exec *x);
+/* Before its end: if it computes, it has ended now by the host's clock. */
+void sn_timeline_computed(struct sn_exec *x, double now);
 /* This operation is moved by the communicator: where it says when, or NULL. */
 struct sn_transfer_times *sn_timeline_moves(struct sn_exec *x, const struct sn_op *op);
-/* On a device: this operation is moved on a stream of its own, */
-void sn_timeline_moves_on(struct sn_exec *x, const struct sn_op *op);
-/* and begins or ends when the stream comes here. */
-enum sn_status sn_timeline_stamp(struct sn_exec *x, int stream, bool is_end, struct sn_err *err);
-
-/* ---- exec_device.c: each returns at once but where it says so ---- */
-
-/* Memory of the device for x->state and x->scratch, and what goes with it. */
-enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a,
-                                     struct sn_err *err);
-void sn_exec_device_destroy(struct sn_exec *x);
-/* Around a walk of `p`: scalars and batch go to the device; scalars come back, which waits. Whole
- * runs of the train program become graphs. */
-enum sn_status sn_exec_device_begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
-                                    struct sn_err *err);
-enum sn_status sn_exec_device_end(struct sn_exec *x, bool is_whole, struct sn_err *err);
-/* Clocks around each operation, for x->tell. */
-enum sn_status sn_exec_device_clocks(struct sn_exec *x, struct sn_err *err);
-/* From here on operations are those of an entry of the schedule, whose micro-batch has this first
- * sample. done: so many entries, from this one on, are enqueued by that and need no walk. */
-enum sn_status sn_exec_device_micro(struct sn_exec *x, int entry, int64_t first_sample, int *done,
-                                    struct sn_err *err);
-/* One operation: enqueued, kept in a graph, or part of a graph that is there. */
-enum sn_status sn_exec_device_op(struct sn_exec *x, const struct sn_program *p, int i,
-                                 const struct sn_at *at, struct sn_err *err);
-/* How many rounds the EXCHANGE at operation i takes; waits for the bounds. Operations of further
- * rounds, which nobody can count before, are enqueued up to rounds_end. */
-enum sn_status sn_exec_device_rounds(struct sn_exec *x, const struct sn_program *p, int i,
-                                     const struct sn_at *at, int *rounds, struct sn_err *err);
-void sn_exec_device_rounds_end(struct sn_exec *x);
-/* Add what went through channels, by their logical sizes. */
-void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES]);
-enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err);
-/* These wait. */
-enum sn_status sn_exec_device_pulled(struct sn_exec *x, struct sn_err *err);
-enum sn_status sn_exec_device_push(struct sn_exec *x, struct sn_err *err);
-enum sn_status sn_exec_device_fetch(struct sn_exec *x, const char *at, int64_t bytes,
-                                    const void **out, struct sn_err *err);
 
 #endif

@@ -73,8 +73,7 @@ static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
-enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a,
-                                     struct sn_err *err)
+enum sn_status sn_mirror_create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err)
 {
     const struct sn_config *c = x->job->config;
     if (c->layout.compress.guard > 0 && sn_config_compresses(c)) /* graphs keep what they send */
@@ -94,11 +93,11 @@ enum sn_status sn_exec_device_create(struct sn_exec *x, struct sn_accelerator *a
     return mirrors(x, err);
 }
 
-void sn_exec_device_destroy(struct sn_exec *x)
+void sn_mirror_destroy(struct sn_exec *x)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
-    if (v->accelerator->is_hung) /* it may still write to this process's memory */
+    if (!v || v->accelerator->is_hung) /* it may still write to this process's memory */
         return;
     for (int i = 0; v->graph && i < v->cuts; i++)
         if (v->graph[i])
@@ -127,14 +126,6 @@ char *sn_device_bounce(const struct sn_exec *x, const void *at)
 }
 
 /* --- what the rest of the process sees -------------------------------------------------------- */
-
-void sn_exec_device_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
-{
-    for (int a = 0; a < SN_NAXES; a++) {
-        bytes[a] += x->device->sent[a];
-        x->device->sent[a] = 0;
-    }
-}
 
 /* A system that refuses is slower, and right: that is said once. */
 static void pin_class(struct sn_exec *x, enum sn_class c)
@@ -166,9 +157,9 @@ static enum sn_status pull_class(struct sn_exec *x, enum sn_class c, struct sn_e
 }
 
 /* Between two runs nothing is under way on COMPUTE: the copy need not wait for it. */
-enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_mirror_pull_begin(struct sn_exec *x, struct sn_err *err)
 {
-    SN_TRY(sn_exec_device_pulled(x, err));
+    SN_TRY(sn_mirror_pull_wait(x, err));
     bool replicas = sn_job_has_state(x->job, SN_STATE_REPLICA); /* state of their own */
     if (x->job->dtype == SN_F32 || replicas) /* fp32: the weights are the masters */
         SN_TRY(pull_class(x, SN_CLASS_PARAM, err));
@@ -177,7 +168,7 @@ enum sn_status sn_exec_device_pull(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
-enum sn_status sn_exec_device_pulled(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_mirror_pull_wait(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     if (!v->is_pulling)
@@ -193,15 +184,15 @@ static enum sn_status push_class(struct sn_exec *x, enum sn_class c, struct sn_e
                           err);
 }
 
-enum sn_status sn_exec_device_push(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_mirror_push(struct sn_exec *x, struct sn_err *err)
 {
     SN_TRY(push_class(x, SN_CLASS_PARAM, err));
     SN_TRY(push_class(x, SN_CLASS_OPTIM, err));
     return sn_device_wait(x, err);
 }
 
-enum sn_status sn_exec_device_fetch(struct sn_exec *x, const char *at, int64_t bytes,
-                                    const void **out, struct sn_err *err)
+enum sn_status sn_mirror_fetch(struct sn_exec *x, const char *at, int64_t bytes, const void **out,
+                               struct sn_err *err)
 {
     char *here = sn_device_bounce(x, at);
     *out = here;
