@@ -90,6 +90,11 @@ void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg)
     x->fence_arg = arg;
 }
 
+bool sn_exec_has_idle(const struct sn_exec *x)
+{
+    return x->backend->has_idle;
+}
+
 void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg)
 {
     x->idle = idle;
@@ -306,6 +311,11 @@ void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 {
     x->comm->ops->take_sent_bytes(x->comm, bytes);
     x->backend->take_sent(x, bytes);
+}
+
+bool sn_exec_has_mirror(const struct sn_exec *x)
+{
+    return x->host != x->state;
 }
 
 enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)

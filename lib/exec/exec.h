@@ -39,9 +39,11 @@ void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
  * updates, all have passed the fence. Scalars change before. NULL: no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
-/* From now on call idle(arg) in each run of the train program on a device, when the device has work
+/* Does this process wait while its operations run? On a device; on this processor it runs them. */
+bool sn_exec_has_idle(const struct sn_exec *x);
+/* Then, from now on call idle(arg) in each run of the train program, when there is work under way
  * and this process would wait for it. The batch of the run must stay as it is: its copy may not
- * have begun. On this processor nobody is idle. NULL: no more. */
+ * have begun. NULL: no more. */
 void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg);
 
 /* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the
@@ -63,6 +65,8 @@ const double *sn_exec_load(struct sn_exec *x);
 /* Address of a state buffer in this process; without a device also of a scratch buffer of `p` in
  * slot 0. */
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf);
+/* Is the state in this process a mirror of what operations work on? Else it is the same memory. */
+bool sn_exec_has_mirror(const struct sn_exec *x);
 /* What a device holds of weights, masters and moments, into the mirror; and the mirror to the
  * device. Nothing without one. Between two pulls the mirror stays as it is. */
 enum sn_status sn_exec_pull(struct sn_exec *x, struct sn_err *err);

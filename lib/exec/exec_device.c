@@ -380,6 +380,7 @@ static void rounds_end(struct sn_exec *x)
 const struct sn_exec_backend *sn_exec_backend_device(void)
 {
     static const struct sn_exec_backend device = {
+        .has_idle = true,
         .create = sn_mirror_create,
         .destroy = sn_mirror_destroy,
         .connect = sn_channels_join,

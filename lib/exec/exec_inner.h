@@ -44,6 +44,7 @@ struct sn_exec_device; /* exec_device.h */
  * most in the first two runs of the train program.
  */
 struct sn_exec_backend {
+    bool has_idle; /* op is asynchronous, so that this process has time: x->idle is called */
     /* Memory for x->state, x->scratch, x->host and x->small. `a` is borrowed; NULL: the host. */
     enum sn_status (*create)(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err);
     void (*destroy)(struct sn_exec *x); /* also after a create that failed, or without one */

@@ -54,9 +54,6 @@ enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
         st = compare(t, t->said, err);
     if (st == SN_OK && c->rank == 0)
         take_plan(t, t->said);
-    if (t->env.accelerator) { /* whose channels need all ranks */
-        SN_TRY(c->ops->agree(c, st, err));
-        st = sn_exec_connect(t->exec, err);
-    }
-    return c->ops->agree(c, st, err);
+    SN_TRY(c->ops->agree(c, st, err)); /* connections need all ranks */
+    return c->ops->agree(c, sn_exec_connect(t->exec, err), err);
 }

@@ -169,10 +169,10 @@ static bool changes_early(const struct sn_trainer *t)
     return sn_job_has_state(t->job, SN_STATE_FEEDBACK);
 }
 
-/* Is the copy from the device made beside the next step? */
+/* Is the mirror filled beside the next step? */
 static bool is_beside(const struct sn_trainer *t)
 {
-    return t->env.accelerator && t->env.config->checkpoint.async && !changes_early(t);
+    return sn_exec_has_mirror(t->exec) && t->env.config->checkpoint.async && !changes_early(t);
 }
 
 static enum sn_status prepare(struct sn_trainer *t, struct sn_err *err)
@@ -211,7 +211,7 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err)
             begin(t, SN_SAVE_WRITE);
     }
     t->saving.stall += sn_clock() - t0;
-    if (st == SN_OK && changes_early(t) && !t->env.accelerator)
+    if (st == SN_OK && changes_early(t) && !sn_exec_has_mirror(t->exec))
         sn_trainer_save_fence(t);
     if (st == SN_OK && !t->env.config->checkpoint.async)
         st = sn_trainer_save_wait(t, err);

@@ -109,10 +109,9 @@ enum sn_status sn_trainer_snapshot_open(struct sn_trainer *t, struct sn_err *err
 enum sn_status sn_trainer_snapshot_take(struct sn_trainer *t, struct sn_err *err)
 {
     sn_trainer_take_scalars(t);
-    if (t->env.accelerator) {
-        sn_trainer_save_fence(t); /* a save may still read the mirror */
-        SN_TRY(sn_exec_pull(t->exec, err));
-    }
+    if (sn_exec_has_mirror(t->exec)) /* a save may still read it */
+        sn_trainer_save_fence(t);
+    SN_TRY(sn_exec_pull(t->exec, err));
     return sn_snapshot_begin(t->snapping.snapshot, err);
 }
 

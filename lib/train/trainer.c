@@ -347,8 +347,8 @@ static void fence(void *self)
     sn_trainer_snapshot_fence(self);
 }
 
-/* On a device saves read the mirror, which no update changes once it has been copied. */
-static void device_fence(void *self)
+/* Saves read the mirror, which no update changes once it has been copied. */
+static void mirror_fence(void *self)
 {
     sn_trainer_save_pulled(self);
     sn_trainer_snapshot_fence(self);
@@ -366,7 +366,8 @@ static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
                        c->path);
     SN_TRY(open_data(t, &t->train, &t->train_data, c->data.train, err));
     SN_TRY(sn_data_fit_train(t->train_data, c, err));
-    return t->env.accelerator ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err) : SN_OK;
+    return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
+                                     : SN_OK;
 }
 
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
@@ -411,7 +412,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     }
     sn_solo_begin(t->solo, "start: memory and records", false);
     SN_TRY(sn_solo_end(t->solo, open_records(t, err), err));
-    sn_exec_set_fence(t->exec, t->env.accelerator ? device_fence : fence, t);
+    sn_exec_set_fence(t->exec, sn_exec_has_mirror(t->exec) ? mirror_fence : fence, t);
     return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
 }
 
