@@ -69,6 +69,14 @@ static const char *const text = "SN_1F1B";
 static const int is_one = SN_ZERO_BUBBLE;
 static const int of_rates = SN_LR_COSINE;
 END
+put lib/exec/plant_walk.c <<'END'
+/* A comment may say x->device. */
+int sn_plant(const struct sn_exec *x)
+{
+    return x->device ? 1 : max->device != x->devices;
+}
+END
+printf '#include "lib/exec/exec_device.h"\nvoid *a = x->device;\n' | put lib/exec/plant_device.c
 put lib/nowhere/plant.c </dev/null
 put kernels/cuda/plant.cu <<'END'
 #include "lib/model/model.h"
@@ -214,6 +222,10 @@ fires 'schedules: lib/search/plant_schedule.c:3: names the schedule SN_ZERO_BUBB
 fires 'schedules: lib/search/plant_schedule.c:4: names the schedule SN_LR_COSINE; ask a trait of its row'
 passes 'schedules: lib/search/plant_schedule.c:[12]:'
 passes 'schedules: lib/config/'
+fires 'backend: lib/exec/plant_walk.c:4: looks at the device of the executor; call the table of its backend'
+passes 'backend: lib/exec/plant_walk.c:[1-3]:'
+passes 'backend: lib/exec/plant_device.c'
+passes 'backend: lib/exec/exec'
 fires 'form: kernels/cuda/plant.cu:5: 11 parameters; pass a struct, 10 is the limit'
 fires 'form: kernels/cuda/plant.cu:12: 5 levels deep; return early'
 fires 'form: slurm/plant.h:5: 8 parameters; pass a struct, 7 is the limit'
