@@ -245,6 +245,8 @@ static void fake_graph_free(struct sn_device *d, void *graph)
         free(g->all.item[i].rows);
     for (int i = 0; i < SN_DEVICE_STREAMS; i++)
         free(g->queue[i].item);
+    if (g->is_running) /* the device has failed in its midst */
+        free(g->events);
     free(g->all.item);
     free(g);
 }
