@@ -2,7 +2,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/machine/losses.h"
-#include "lib/memory/foreign_memory.h"
+#include "lib/cost/foreign_memory.h"
 #include "lib/program/opinfo.h"
 
 /* --- memory and traffic ----------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ with priors (factor 1, nothing lost): what no row tells stays there. `step_fixed
 Norms of several kernels cost eleven times what ours do. A model is left out with all its rows; what
 has no other row (the stall, the fused and torch kernels, when 13B is left out) is then foretold
 from its prior. Memory: a row fits when library, communicators and the formula of
-`lib/memory/foreign_memory.h` are within the device.
+`lib/cost/foreign_memory.h` are within the device.
 
 EOF
 "$published" --split 2>/dev/null

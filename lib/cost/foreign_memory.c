@@ -1,7 +1,7 @@
 /*
  * foreign_memory.c - another trainer's memory (foreign_memory.h).
  */
-#include "lib/memory/foreign_memory.h"
+#include "lib/cost/foreign_memory.h"
 
 /* --- states ----------------------------------------------------------------------------------- */
 

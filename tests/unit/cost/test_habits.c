@@ -3,7 +3,7 @@
  * and a pipeline's stall.
  */
 #include "lib/base/mem.h"
-#include "lib/memory/foreign_memory.h"
+#include "lib/cost/foreign_memory.h"
 #include "lib/sim/plan.h"
 #include "tests/lib/layout_test.h"
 #include "tests/lib/tap.h"
