@@ -5,7 +5,7 @@
 #include "lib/base/mem.h"
 #include "lib/cost/hops.h"
 #include "lib/machine/named.h"
-#include "lib/memory/activations.h"
+#include "lib/report/activations.h"
 #include "lib/search/chunks.h"
 
 #include <stdio.h>

@@ -1,49 +1,32 @@
 /*
  * activations_text.c - the table of kept activations, for people and for programs.
  */
-#include "lib/memory/activations.h"
+#include "lib/report/activations.h"
 
 const char *sn_why_text(enum sn_why w)
 {
     static const char *const text[SN_NWHYS] = {
         [SN_WHY_FP32] = "fp32: 4 bytes an element, not 2",
+        [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
+        [SN_WHY_WIDTH] = "the feed-forward part is not 4 D wide",
         [SN_WHY_GATHERED] = "the gathered copy is kept, the paper gathers again",
+        [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",
         [SN_WHY_AGAIN] = "computed again in backward",
         [SN_WHY_DELAYED] = "read by delayed weight gradients",
         [SN_WHY_DELAYED_AGAIN] = "computed again, then read by delayed weight gradients",
-        [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
-        [SN_WHY_WIDTH] = "the feed-forward width is not 4 D",
-        [SN_WHY_GATE] = "gate and up",
         [SN_WHY_FLASH] = "scores are never kept, their log-sum-exp is",
         [SN_WHY_MASKS] = "masks are drawn again from counters",
-        [SN_WHY_STATS] = "the paper leaves statistics out",
         [SN_WHY_PARALLEL] = "parallel block: one sum",
         [SN_WHY_END] = "end of the part: the paper leaves it out",
-        [SN_WHY_EXCHANGE] = "before heads are exchanged for rows",
-        [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",
         [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
-        [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
         [SN_WHY_SENT] = "given by a collective, which is not run again",
         [SN_WHY_CODED] = "a stream of a codec, where values are sent without one",
         [SN_WHY_EXPERTS] = "a token visits k experts, the paper has one feed-forward part",
+        [SN_WHY_OURS] = "the paper leaves it out",
+        [SN_WHY_THEIRS] = "only the paper keeps it",
+        [SN_WHY_ROUNDED] = "rounded up to 64 bytes",
     };
     return text[w];
-}
-
-double sn_activations_literature(const struct sn_job *j, int layers)
-{
-    const struct sn_model_config *m = &j->config->model;
-    const struct sn_layout_config *y = &j->config->layout;
-    double t = y->tensor, sb = (double)y->micro_batch * m->seq / y->context;
-    double scores = 5.0 * m->heads * m->seq / m->hidden;
-    double each = 10 + 24 / t + scores / t;
-    if (y->recompute == SN_RECOMPUTE_SELECTIVE)
-        each -= scores / t;
-    if (y->sequence_parallel)
-        each += 10 / t - 10;
-    if (y->recompute == SN_RECOMPUTE_FULL)
-        each = 2;
-    return sb * m->hidden * layers * each;
 }
 
 static double literature_of(const struct sn_activations *a)
@@ -56,12 +39,12 @@ static double literature_of(const struct sn_activations *a)
 
 static void text_row(struct sn_str *out, const struct sn_kept *k)
 {
-    sn_str_add(out, "%c %-12s %4d ", k->late ? '*' : ' ', k->name, k->copies);
+    sn_str_add(out, "%c %-22s %4d ", k->late ? '*' : ' ', k->name, k->copies);
     if (k->copies)
-        sn_str_add(out, "%8lld x %-7lld %-4s", (long long)k->rows, (long long)k->cols,
+        sn_str_add(out, "%8lld x %-7lld %-5s", (long long)k->rows, (long long)k->cols,
                    sn_dtype_name(k->dtype));
     else
-        sn_str_add(out, "%23s", "");
+        sn_str_add(out, "%24s", "");
     sn_str_add(out, " %14lld %14.0f", (long long)k->bytes, k->literature);
     const char *sep = "  ";
     for (int w = 0; w < SN_NWHYS; w++)
@@ -76,43 +59,44 @@ static void text_part(struct sn_str *out, const struct sn_job *j, int part)
 {
     const struct sn_program *p = &j->train;
     struct sn_activations a;
-    sn_activations(&a, j, part);
+    if (!sn_activations(&a, j, part)) {
+        out->failed = true;
+        return;
+    }
+    int slots = p->slots[part];
     sn_str_add(out, "stage %d, piece %d of %d: %d layer%s, micro-batches in flight: %d\n", j->stage,
-               part * j->stages + j->stage, j->pieces, a.layers, a.layers == 1 ? "" : "s", a.slots);
-    sn_str_add(out, "  %-12s %4s %18s %-4s %14s %14s  %s\n", "tensor", "n", "rows x cols    ",
+               part * j->stages + j->stage, j->pieces, a.layers, a.layers == 1 ? "" : "s", slots);
+    sn_str_add(out, "  %-22s %4s %18s %-5s %14s %14s  %s\n", "tensor", "n", "rows x cols    ",
                "type", "bytes", "2205.05198", "why they differ");
     for (int i = 0; i < a.n; i++)
         text_row(out, &a.kept[i]);
-    sn_str_add(out, "  %-41s %14lld %14.0f\n", "one micro-batch, by the formula",
-               (long long)a.slot_bytes, literature_of(&a));
-    sn_str_add(
-        out, "  %-41s %14lld%s\n", "one slot of the arena", (long long)p->slot_bytes[part],
-        p->slot_bytes[part] == a.slot_bytes ? "" : "  the formula takes every parameter to train");
+    sn_str_add(out, "  %-52s %14lld %14.0f\n", "one micro-batch", (long long)p->slot_bytes[part],
+               literature_of(&a));
     if (p->lates[part])
-        sn_str_add(out, "  %-41s %14lld  x %d of %lld\n", "kept for delayed weight gradients",
-                   (long long)p->late_bytes[part], p->lates[part], (long long)a.late_bytes);
-    sn_str_add(out, "  %-41s %14lld %14.0f\n", "all slots", (long long)(a.slots * a.slot_bytes),
-               a.slots * literature_of(&a));
+        sn_str_add(out, "  %-52s %14lld  x %d\n", "* kept for delayed weight gradients",
+                   (long long)p->late_bytes[part], p->lates[part]);
+    sn_str_add(out, "  %-52s %14lld %14.0f\n", "all slots",
+               (long long)(slots * p->slot_bytes[part]), slots * literature_of(&a));
 }
 
 void sn_activations_text(struct sn_str *out, const struct sn_job *j)
 {
     for (int v = 0; v < j->train.parts; v++)
         text_part(out, j, v);
-    sn_str_add(out, "  %-41s %14lld\n", "slots of the stage, in the arena",
+    sn_str_add(out, "  %-52s %14lld\n", "slots of the stage, in the arena",
                (long long)j->train.slots_bytes);
-    sn_str_add(out, "  %-41s %14lld\n", "temporaries of the stage, in the arena",
+    sn_str_add(out, "  %-52s %14lld\n", "temporaries of the stage, in the arena",
                (long long)j->train.temp_bytes);
 }
 
 static void json_row(struct sn_str *out, const struct sn_kept *k)
 {
-    sn_str_add(
-        out,
-        "{\"name\": \"%s\", \"copies\": %d, \"rows\": %lld, \"cols\": %lld, \"type\": \"%s\", "
-        "\"bytes\": %lld, \"literature_bytes\": %.0f, \"differences\": [",
-        k->name, k->copies, (long long)k->rows, (long long)k->cols, sn_dtype_name(k->dtype),
-        (long long)k->bytes, k->literature);
+    sn_str_add(out,
+               "{\"name\": \"%s\", \"copies\": %d, \"rows\": %lld, \"cols\": %lld, "
+               "\"type\": \"%s\", \"late\": %s, \"bytes\": %lld, \"literature_bytes\": %.0f, "
+               "\"differences\": [",
+               k->name, k->copies, (long long)k->rows, (long long)k->cols, sn_dtype_name(k->dtype),
+               k->late ? "true" : "false", (long long)k->bytes, k->literature);
     const char *sep = "";
     for (int w = 0; w < SN_NWHYS; w++)
         if (k->why >> w & 1) {
@@ -123,26 +107,36 @@ static void json_row(struct sn_str *out, const struct sn_kept *k)
     sn_str_add(out, "]}");
 }
 
+static void json_part(struct sn_str *out, const struct sn_job *j, int part)
+{
+    const struct sn_program *p = &j->train;
+    struct sn_activations a;
+    if (!sn_activations(&a, j, part)) {
+        out->failed = true;
+        return;
+    }
+    sn_str_add(out,
+               "{\"piece\": %d, \"layers\": %d, \"slots\": %d, \"slot_bytes\": %lld, "
+               "\"late_copies\": %d, \"late_bytes\": %lld, \"literature_bytes\": %.0f, "
+               "\"tensors\": [",
+               part * j->stages + j->stage, a.layers, p->slots[part],
+               (long long)p->slot_bytes[part], p->lates[part], (long long)p->late_bytes[part],
+               literature_of(&a));
+    for (int i = 0; i < a.n; i++) {
+        sn_str_add(out, "%s", i ? ", " : "");
+        json_row(out, &a.kept[i]);
+    }
+    sn_str_add(out, "]}");
+}
+
 void sn_activations_json(struct sn_str *out, const struct sn_job *j)
 {
     sn_str_add(out,
                "{\"stage\": %d, \"slots_bytes\": %lld, \"temporary_bytes\": %lld, \"parts\": [",
                j->stage, (long long)j->train.slots_bytes, (long long)j->train.temp_bytes);
     for (int v = 0; v < j->train.parts; v++) {
-        struct sn_activations a;
-        sn_activations(&a, j, v);
-        sn_str_add(out,
-                   "%s{\"piece\": %d, \"layers\": %d, \"slots\": %d, \"formula_bytes\": %lld, "
-                   "\"arena_bytes\": %lld, \"late_copies\": %d, \"late_bytes\": %lld, "
-                   "\"literature_bytes\": %.0f, \"tensors\": [",
-                   v ? ", " : "", v * j->stages + j->stage, a.layers, a.slots,
-                   (long long)a.slot_bytes, (long long)j->train.slot_bytes[v], a.lates,
-                   (long long)a.late_bytes, literature_of(&a));
-        for (int i = 0; i < a.n; i++) {
-            sn_str_add(out, "%s", i ? ", " : "");
-            json_row(out, &a.kept[i]);
-        }
-        sn_str_add(out, "]}");
+        sn_str_add(out, "%s", v ? ", " : "");
+        json_part(out, j, v);
     }
     sn_str_add(out, "]}");
 }

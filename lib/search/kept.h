@@ -3,7 +3,7 @@
  *
  * A stage of n layers keeps what its ends keep and n times what a layer keeps: stages of one, two
  * (and three) layers between others are compiled, and stages of a layer of each kind that hold one
- * end of the model or both. tests/unit/memory/test_activations.c holds the sums to stages of more layers.
+ * end of the model or both. tests/unit/report/test_activations.c holds the sums to stages of more layers.
  */
 #ifndef SN_KEPT_H
 #define SN_KEPT_H

@@ -57,7 +57,7 @@ void sn_plant_maker(void **p)
     ncclGroupStart();
 }
 END
-put lib/memory/plant_family.c <<'END'
+put lib/cost/plant_family.c <<'END'
 /* A comment may name SN_LLAMA. */
 static const char *const text = "SN_GPT2";
 static const int not_one = SN_LLAMA_LIKE;
@@ -215,8 +215,8 @@ fires 'direction: kernels/cuda/plant.cu:1: kernels/ includes lib/model/model.h'
 fires 'rooms: lib/nowhere/:1: this folder has no row in may_include'
 fires 'tags: slurm/plant.h:1: sn_planted_twice is defined in kernels/cpu/plant.h:4 too'
 passes 'tags: .* sn_planted '
-fires 'families: lib/memory/plant_family.c:4: names the family SN_GPT_NEOX; ask a trait of its row'
-passes 'families: lib/memory/plant_family.c:[123]:'
+fires 'families: lib/cost/plant_family.c:4: names the family SN_GPT_NEOX; ask a trait of its row'
+passes 'families: lib/cost/plant_family.c:[123]:'
 passes 'families: lib/config/'
 fires 'schedules: lib/search/plant_schedule.c:3: names the schedule SN_ZERO_BUBBLE; ask a trait of its row'
 fires 'schedules: lib/search/plant_schedule.c:4: names the schedule SN_LR_COSINE; ask a trait of its row'

@@ -27,8 +27,8 @@ is "a table for each stage" "$(printf '%s\n' "$out" | grep -c '^stage')" 4
 is "slots of 1f1b" "$(printf '%s\n' "$out" | sed -n 's/^stage.*flight: //p' | tr '\n' ' ')" '4 3 2 1 '
 like "the scores' absence has a reason" "$out" 'scores  *0 .*never kept'
 run "$plan" "$tmp/run.yaml" --activations --json
-is "a slot of the arena is what the formula says" "$(number arena_bytes)" "$(number formula_bytes)"
-like "a tensor has its bytes and the paper's" "$out" '"name": "mid".*"bytes": 98304, "literature_bytes": 49152'
+is "the tensors are the slot" "$(printf '%s\n' "$out" | tr '{' '\n' | sed '/"piece": 1,/,$d' | sed -n 's/.*"late": false, "bytes": \([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n }')" "$(number slot_bytes)"
+like "a tensor has its bytes and the paper's" "$out" '"name": "attn.add", [^{}]*"late": false, "bytes": 49152, "literature_bytes": 24576'
 like "and its differences" "$out" '"differences": \["fp32: 4 bytes an element, not 2"\]'
 
 # --- operations -----------------------------------------------------------------------------------

@@ -1,12 +1,10 @@
 /*
- * activations.h - the bytes kept from forward to backward, as a formula.
+ * kept_formula.h - the bytes kept from forward to backward, as a formula.
  *
  * What a compiled program keeps for a micro-batch (one slot of a part: program.h) follows from
- * model and layout alone. The formula below was written on paper and is held to the placed arena,
- * byte for byte, by tests/unit/memory/test_activations.c; it never looks at a program's buffers. Nothing
- * is planned by it: the plan reads the arena, the search small texts (lib/search/kept.h). It says which
- * tensors are kept, and beside each what Korthikanti et al. (arXiv 2205.05198, sections 4 and
- * 5) count for it, so that each difference has a name.
+ * model and layout alone. The formula below was written on paper and never looks at a program's
+ * buffers: tests/unit/report/test_activations.c holds the placed arena to it, byte for byte, and so
+ * what is read off compiled texts (lib/report/activations.h, lib/search/kept.h).
  *
  * Letters of kernels/tensor.h, of one rank. t = tensor ranks, c = context ranks, e = bytes of the
  * storage type:
@@ -91,76 +89,36 @@
  * (without dropout, or in a parallel block; with experts d.o), or d.embed has its place (first
  * part).
  */
-#ifndef SN_ACTIVATIONS_H
-#define SN_ACTIVATIONS_H
+#ifndef TESTS_LIB_KEPT_FORMULA_H
+#define TESTS_LIB_KEPT_FORMULA_H
 
 #include "lib/program/program.h"
 
-enum { SN_KEPT_MAX = 40 };
-
-/* Why a figure is not the paper's. */
-enum sn_why {
-    SN_WHY_FP32,
-    SN_WHY_GATHERED,
-    SN_WHY_AGAIN,
-    SN_WHY_DELAYED,
-    SN_WHY_DELAYED_AGAIN,
-    SN_WHY_HEADS,
-    SN_WHY_WIDTH,
-    SN_WHY_GATE,
-    SN_WHY_FLASH,
-    SN_WHY_MASKS,
-    SN_WHY_STATS,
-    SN_WHY_PARALLEL,
-    SN_WHY_END,
-    SN_WHY_EXCHANGE,
-    SN_WHY_SLICED,
-    SN_WHY_TABLE,
-    SN_WHY_ROUNDED,
-    SN_WHY_EXPERTS,
-    SN_WHY_SENT,
-    SN_WHY_CODED,
-    SN_NWHYS
-};
-/* "fp32: 4 bytes an element, not 2" */
-const char *sn_why_text(enum sn_why w);
+enum { KEPT_MAX = 40 };
 
 /* One kind of tensor that a slot holds. */
-struct sn_kept {
+struct kept_tensor {
     const char *name; /* "x", "norm" ...: of the table above */
     int copies;       /* of this shape in one slot: layers, mostly */
     enum sn_dtype dtype;
     int64_t rows, cols;
-    bool late;         /* kept from backward to delayed weight gradients only (SN_CLASS_LATE) */
-    int64_t bytes;     /* of all copies, each rounded up to 64 */
-    double literature; /* bytes that the paper counts for the same, 2 for an element */
-    unsigned why;      /* bit w: the two differ for reason w of enum sn_why */
+    bool late;     /* kept from backward to delayed weight gradients only (SN_CLASS_LATE) */
+    int64_t bytes; /* of all copies, each rounded up to 64 */
 };
 
 /* One slot of a part. */
-struct sn_activations {
-    int layers;         /* n */
+struct kept_formula {
     bool first, last;   /* holds the embedding, the head */
     int slots;          /* micro-batches in flight */
     int lates;          /* backwards that wait for their weight gradients */
     int n;              /* tensors */
-    int64_t slot_bytes; /* sum over tensors that are not late: equals program.slot_bytes[part] */
-    int64_t late_bytes; /* of the others: equals program.late_bytes[part] */
-    struct sn_kept kept[SN_KEPT_MAX];
+    int64_t slot_bytes; /* sum over tensors that are not late */
+    int64_t late_bytes; /* of the others */
+    struct kept_tensor kept[KEPT_MAX];
 };
 
 /* The formula for part `part` of the train program. Reads the configuration, the rank's place in
  * the grid and which layers are whose; not the program. All parameters are taken to train. */
-void sn_activations(struct sn_activations *out, const struct sn_job *j, int part);
-/* The paper's figure for the same layers and micro-batch: T D n (34 + 5 a s / D) bytes with one
- * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
- * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:
- * context ranks have a part of each sequence. */
-double sn_activations_literature(const struct sn_job *j, int layers);
-
-/* A table of one stage's parts as text, and as a JSON object. `j` is compiled: the arena's figures
- * stand beside the formula's. */
-void sn_activations_text(struct sn_str *out, const struct sn_job *j);
-void sn_activations_json(struct sn_str *out, const struct sn_job *j);
+void kept_formula(struct kept_formula *out, const struct sn_job *j, int part);
 
 #endif

@@ -1,23 +1,17 @@
 /*
- * activations_experts.c - what layers with experts keep (activations.h has the table).
+ * kept_formula_experts.c - what layers with experts keep (kept_formula.h has the table).
  */
 #include "lib/layout/cut.h"
 #include "lib/layout/exchange.h"
-#include "lib/memory/activations_inner.h"
+#include "tests/lib/kept_formula_inner.h"
 
 #include <math.h>
 
-double sn_paper_of(const struct letters *l, double paper, int layers)
-{
-    return l->n > 0 ? paper * layers / l->n : 0;
-}
-
-/* A tensor of 4-byte numbers; the paper has none of them. */
+/* A tensor of 4-byte numbers. */
 static void routing(const struct letters *l, struct tensor x)
 {
     x.fp32 = true;
-    x.why = 1u << SN_WHY_EXPERTS;
-    sn_kept_add(l, x);
+    kept_add(l, x);
 }
 
 /* Where all experts compute all tokens: of those of all members, for the experts here. */
@@ -44,12 +38,11 @@ static void dense_router(const struct letters *l)
     r.cols = l->E;
     r.dropped = ANYWAY;
     routing(l, r);
-    sn_kept_add(
+    kept_add(
         l, (struct tensor){.name = "expert.tokens",
                            .copies = l->M > 1 && (l->selective || (l->full && l->aware)) ? l->m : 0,
                            .rows = l->M * l->U,
-                           .cols = l->D,
-                           .why = 1u << SN_WHY_EXPERTS});
+                           .cols = l->D});
 }
 
 static void router(const struct letters *l)
@@ -100,49 +93,44 @@ static void matrices(const struct letters *l)
                        .cols = l->D,
                        .dropped = travel ? UNLESS_FULL : UNLESS_ANY,
                        .delayed = true,
-                       .sent = travel,
-                       .why = 1u << SN_WHY_EXPERTS};
-    sn_kept_add(l, x);
+                       .sent = travel};
+    kept_add(l, x);
     x.sent = false;
     int64_t f = sn_slice_of(l->config->model.ffn, l->u, 0).padded;
     x.name = "expert.up";
     x.cols = 2 * f;
     x.dropped = UNLESS_FULL;
-    x.paper = sn_paper_of(l, 8, l->m);
-    x.paper_cut = true;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     x.name = "expert.act";
     x.cols = f;
     x.dropped = UNLESS_ANY;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     int64_t inner = sn_slice_of((int64_t)l->shared * l->config->model.ffn, l->t, 0).padded;
     x = (struct tensor){.name = "shared.up",
                         .copies = l->shared > 0 ? l->m : 0,
                         .rows = l->T,
                         .cols = 2 * inner,
                         .dropped = UNLESS_FULL,
-                        .delayed = true,
-                        .why = 1u << SN_WHY_EXPERTS};
-    sn_kept_add(l, x);
+                        .delayed = true};
+    kept_add(l, x);
     x.name = "shared.act";
     x.cols = inner;
     x.dropped = UNLESS_ANY;
-    sn_kept_add(l, x);
-    sn_kept_add(l, (struct tensor){.name = "expert.y",
-                                   .copies = l->m,
-                                   .rows = l->R,
-                                   .cols = l->D,
-                                   .dropped = travel ? ANYWAY : UNLESS_FULL,
-                                   .why = 1u << SN_WHY_EXPERTS});
+    kept_add(l, x);
+    kept_add(l, (struct tensor){.name = "expert.y",
+                                .copies = l->m,
+                                .rows = l->R,
+                                .cols = l->D,
+                                .dropped = travel ? ANYWAY : UNLESS_FULL});
 }
 
-void sn_kept_experts(const struct letters *l)
+void kept_experts(const struct letters *l)
 {
     (l->dense ? dense_router : router)(l);
     matrices(l);
 }
 
-void sn_letters_of_experts(struct letters *l)
+void letters_of_experts(struct letters *l)
 {
     const struct sn_experts_config *x = &l->config->model.experts;
     const struct sn_layout_config *y = &l->config->layout;

@@ -1,13 +1,14 @@
 /*
- * activations_inner.h - the formula's letters and how a tensor is counted. Internal to lib/memory.
+ * kept_formula_inner.h - the formula's letters and how a tensor is counted. Internal to
+ * kept_formula*.c.
  */
-#ifndef SN_ACTIVATIONS_INNER_H
-#define SN_ACTIVATIONS_INNER_H
+#ifndef TESTS_LIB_KEPT_FORMULA_INNER_H
+#define TESTS_LIB_KEPT_FORMULA_INNER_H
 
-#include "lib/memory/activations.h"
+#include "tests/lib/kept_formula.h"
 
 /* What a part holds. */
-struct sn_part_place {
+struct part_place {
     int layers, experts; /* all, and those of them that have experts */
     bool first, last;    /* holds the embedding, the head */
     bool alone;          /* there is one pipeline stage */
@@ -17,8 +18,8 @@ struct sn_part_place {
 /* The letters of the header, and the switches of the formula. */
 struct letters {
     const struct sn_config *config;
-    const struct sn_part_place *at;
-    struct sn_activations *a;
+    const struct part_place *at;
+    struct kept_formula *a;
     enum sn_dtype dtype;
     int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
     int64_t T, region, D, q, g; /* region: T' */
@@ -41,23 +42,18 @@ struct tensor {
     const char *name;
     int copies;
     int64_t rows, cols;
-    bool fp32;      /* whatever the storage type is */
-    bool bytes;     /* neither: a stream */
-    int dropped;    /* ANYWAY ... */
-    bool delayed;   /* weight gradients read it: split backward keeps what is computed again */
-    bool late;      /* made in backward for delayed weight gradients */
-    bool sent;      /* result of a collective */
-    double paper;   /* what the paper counts for one layer, in units of T D bytes */
-    bool paper_cut; /* divided by t with or without sequence parallelism */
-    unsigned why;
+    bool fp32;    /* whatever the storage type is */
+    bool bytes;   /* neither: a stream */
+    int dropped;  /* ANYWAY ... */
+    bool delayed; /* weight gradients read it: split backward keeps what is computed again */
+    bool late;    /* made in backward for delayed weight gradients */
+    bool sent;    /* result of a collective */
 };
 
 /* Count a tensor. */
-void sn_kept_add(const struct letters *l, struct tensor x);
-/* What the paper counts for every layer, of some of them. */
-double sn_paper_of(const struct letters *l, double paper, int layers);
-/* activations_experts.c: the tensors of layers with experts, and the letters for them. */
-void sn_kept_experts(const struct letters *l);
-void sn_letters_of_experts(struct letters *l);
+void kept_add(const struct letters *l, struct tensor x);
+/* kept_formula_experts.c: the tensors of layers with experts, and the letters for them. */
+void kept_experts(const struct letters *l);
+void letters_of_experts(struct letters *l);
 
 #endif

@@ -1,21 +1,13 @@
-#include "lib/memory/activations_inner.h"
+/*
+ * kept_formula.c - what a block and the ends of a part keep (kept_formula.h has the table).
+ */
+#include "tests/lib/kept_formula_inner.h"
 
 #include "kernels/codec.h"
 #include "lib/layout/cut.h"
 #include "lib/layout/schedule.h"
 
 /* --- one tensor ------------------------------------------------------------------------------- */
-
-static unsigned why(bool holds, enum sn_why w)
-{
-    return holds ? 1u << w : 0;
-}
-
-static double paper_bytes(const struct letters *l, const struct tensor *x)
-{
-    bool cut = x->paper_cut || (l->sp && !l->full);
-    return x->paper * (double)l->T * (double)l->D / (cut ? l->t : 1) * l->n;
-}
 
 /* Is it computed again in backward? */
 static bool repeated(const struct letters *l, const struct tensor *x)
@@ -25,28 +17,18 @@ static bool repeated(const struct letters *l, const struct tensor *x)
     return drops && !(x->sent && l->aware);
 }
 
-void sn_kept_add(const struct letters *l, struct tensor x)
+void kept_add(const struct letters *l, struct tensor x)
 {
     bool again = repeated(l, &x), stays = !again || (l->split && x.delayed);
     enum sn_dtype dtype = x.bytes ? SN_U8 : x.fp32 ? SN_F32 : l->dtype;
     int64_t one = x.rows * x.cols * (int64_t)sn_dtype_size(dtype);
-    struct sn_kept *k = &l->a->kept[l->a->n];
-    *k = (struct sn_kept){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
+    struct kept_tensor *k = &l->a->kept[l->a->n];
+    *k = (struct kept_tensor){.name = x.name, .dtype = dtype, .rows = x.rows, .cols = x.cols};
     k->copies = stays ? x.copies : 0;
     k->bytes = k->copies * ((one + 63) / 64 * 64);
-    /* Of a part without layers the received gradient makes one fewer than none: search takes
-     * differences. */
-    k->late = k->copies != 0 && (x.late || again);
-    if (!l->full || x.dropped == ANYWAY) /* full: the paper counts the input alone */
-        k->literature = paper_bytes(l, &x);
-    if (k->copies == 0 && k->literature == 0)
-        return; /* nobody counts it */
-    bool there = k->copies > 0;
-    k->why =
-        (there || !again ? x.why : 0) | why(again, there ? SN_WHY_DELAYED_AGAIN : SN_WHY_AGAIN);
-    k->why |= why(there && one % 64 != 0, SN_WHY_ROUNDED);
-    k->why |= why(there && !again && l->full && x.sent, SN_WHY_SENT);
-    k->why |= why(there && k->literature > 0 && dtype == SN_F32, SN_WHY_FP32);
+    k->late = x.late || again;
+    if (k->copies == 0)
+        return;
     *(k->late ? &l->a->late_bytes : &l->a->slot_bytes) += k->bytes;
     l->a->n++;
 }
@@ -55,24 +37,14 @@ void sn_kept_add(const struct letters *l, struct tensor x)
 
 static void inputs(const struct letters *l)
 {
-    sn_kept_add(l, (struct tensor){.name = "x",
-                                   .copies = l->n,
-                                   .rows = l->region,
-                                   .cols = l->D,
-                                   .paper = 2,
-                                   .why = why(l->full && l->sp, SN_WHY_SLICED)});
-    sn_kept_add(l, (struct tensor){.name = "mid",
-                                   .copies = l->parallel ? 0 : l->n,
-                                   .rows = l->region,
-                                   .cols = l->D,
-                                   .dropped = UNLESS_FULL,
-                                   .delayed = true,
-                                   .sent = l->t > 1,
-                                   .paper = 2,
-                                   .why = why(l->parallel, SN_WHY_PARALLEL)});
-    sn_kept_add(
-        l, (struct tensor){
-               .name = "masks", .dropped = UNLESS_FULL, .paper = 2, .why = 1u << SN_WHY_MASKS});
+    kept_add(l, (struct tensor){.name = "x", .copies = l->n, .rows = l->region, .cols = l->D});
+    kept_add(l, (struct tensor){.name = "mid",
+                                .copies = l->parallel ? 0 : l->n,
+                                .rows = l->region,
+                                .cols = l->D,
+                                .dropped = UNLESS_FULL,
+                                .delayed = true,
+                                .sent = l->t > 1});
 }
 
 static void norms(const struct letters *l)
@@ -84,118 +56,86 @@ static void norms(const struct letters *l)
                           .cols = l->D,
                           .dropped = UNLESS_ANY,
                           .delayed = true,
-                          .sent = l->sp,
-                          .paper = 4,
-                          .why = why(l->sp, SN_WHY_GATHERED)};
-    sn_kept_add(l, norm);
+                          .sent = l->sp};
+    kept_add(l, norm);
     norm.name = "norm.slice";
     norm.copies = folded;
     norm.rows = l->U;
     norm.sent = false;
-    norm.paper = 0;
-    norm.why = 1u << SN_WHY_EXPERTS;
-    if (folded > 0)
-        sn_kept_add(l, norm);
-    sn_kept_add(l, (struct tensor){.name = "norm.stats",
-                                   .copies = 2 * l->n,
-                                   .rows = l->region,
-                                   .cols = l->rms ? 1 : 2,
-                                   .fp32 = true,
-                                   .dropped = UNLESS_ANY,
-                                   .delayed = true,
-                                   .why = 1u << SN_WHY_STATS});
+    kept_add(l, norm);
+    kept_add(l, (struct tensor){.name = "norm.stats",
+                                .copies = 2 * l->n,
+                                .rows = l->region,
+                                .cols = l->rms ? 1 : 2,
+                                .fp32 = true,
+                                .dropped = UNLESS_ANY,
+                                .delayed = true});
 }
 
 /* Queries, keys and values: side by side, or of whole sequences and fewer heads. */
 static void projections(const struct letters *l)
 {
     int64_t c = l->exchange ? l->c : 1;
-    unsigned heads = why(l->g * l->t != 3 * l->D, SN_WHY_HEADS);
     struct tensor q = {.name = "qkv",
                        .copies = l->n,
                        .rows = l->T * c,
                        .cols = l->exchange ? l->q / c : l->g,
                        .dropped = UNLESS_FULL,
-                       .sent = l->exchange,
-                       .paper = l->exchange ? 2 : 6,
-                       .paper_cut = true,
-                       .why = l->exchange ? 0 : heads};
+                       .sent = l->exchange};
     if (l->exchange)
         q.name = "q";
-    sn_kept_add(l, q);
+    kept_add(l, q);
     if (!l->exchange)
         return;
     q.name = "k, v";
     q.copies = 2 * l->n;
     q.cols = (l->g - l->q) / 2 / c;
-    q.paper = 4;
-    q.why = heads;
-    sn_kept_add(l, q);
+    kept_add(l, q);
 }
 
 static void attention(const struct letters *l)
 {
-    const struct sn_model_config *m = &l->config->model;
     int64_t c = l->exchange ? l->c : 1;
-    sn_kept_add(l,
-                (struct tensor){.name = "scores",
+    kept_add(l, (struct tensor){.name = "lse",
+                                .copies = l->n,
+                                .rows = l->T * c,
+                                .cols = l->heads / c,
+                                .fp32 = true,
+                                .dropped = UNLESS_FULL});
+    kept_add(l, (struct tensor){.name = "core",
+                                .copies = l->n,
+                                .rows = l->T,
+                                .cols = l->q,
                                 .dropped = UNLESS_FULL,
-                                .paper = l->selective ? 0 : 5.0 * m->heads * m->seq / (double)l->D,
-                                .paper_cut = true,
-                                .why = 1u << SN_WHY_FLASH});
-    sn_kept_add(l, (struct tensor){.name = "lse",
-                                   .copies = l->n,
-                                   .rows = l->T * c,
-                                   .cols = l->heads / c,
-                                   .fp32 = true,
-                                   .dropped = UNLESS_FULL,
-                                   .why = 1u << SN_WHY_FLASH});
-    sn_kept_add(l, (struct tensor){.name = "core",
-                                   .copies = l->n,
-                                   .rows = l->T,
-                                   .cols = l->q,
-                                   .dropped = UNLESS_FULL,
-                                   .delayed = true,
-                                   .paper = 2,
-                                   .paper_cut = true});
-    sn_kept_add(l, (struct tensor){.name = "core.whole",
-                                   .copies = l->exchange ? l->n : 0,
-                                   .rows = l->T * c,
-                                   .cols = l->q / c,
-                                   .dropped = UNLESS_FULL,
-                                   .why = 1u << SN_WHY_EXCHANGE});
+                                .delayed = true});
+    kept_add(l, (struct tensor){.name = "core.whole",
+                                .copies = l->exchange ? l->n : 0,
+                                .rows = l->T * c,
+                                .cols = l->q / c,
+                                .dropped = UNLESS_FULL});
     if (!l->full || !l->aware || l->c == 1)
         return;
-    sn_kept_add(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
-                                   .copies = l->exchange ? l->n : l->n * (l->c - 1),
-                                   .rows = l->T,
-                                   .cols = l->exchange ? l->q : l->g - l->q,
-                                   .why = 1u << SN_WHY_SENT});
+    kept_add(l, (struct tensor){.name = l->exchange ? "core.sent" : "ring",
+                                .copies = l->exchange ? l->n : l->n * (l->c - 1),
+                                .rows = l->T,
+                                .cols = l->exchange ? l->q : l->g - l->q});
 }
 
 static void feed_forward(const struct letters *l)
 {
-    unsigned width = why(l->f * l->t != 4 * l->D, SN_WHY_WIDTH);
     int dense = l->n - l->m;
-    double paper = sn_paper_of(l, 8, dense);
-    sn_kept_add(l, (struct tensor){.name = "up",
-                                   .copies = dense,
-                                   .rows = l->T,
-                                   .cols = l->f * (l->gated ? 2 : 1),
-                                   .dropped = UNLESS_FULL,
-                                   .delayed = true, /* its gradient takes its place */
-                                   .paper = paper,
-                                   .paper_cut = true,
-                                   .why = width | why(l->gated, SN_WHY_GATE)});
-    sn_kept_add(l, (struct tensor){.name = "act",
-                                   .copies = dense,
-                                   .rows = l->T,
-                                   .cols = l->f,
-                                   .dropped = UNLESS_ANY,
-                                   .delayed = true,
-                                   .paper = paper,
-                                   .paper_cut = true,
-                                   .why = width});
+    kept_add(l, (struct tensor){.name = "up",
+                                .copies = dense,
+                                .rows = l->T,
+                                .cols = l->f * (l->gated ? 2 : 1),
+                                .dropped = UNLESS_FULL,
+                                .delayed = true}); /* its gradient takes its place */
+    kept_add(l, (struct tensor){.name = "act",
+                                .copies = dense,
+                                .rows = l->T,
+                                .cols = l->f,
+                                .dropped = UNLESS_ANY,
+                                .delayed = true});
 }
 
 /* --- the ends of a part ----------------------------------------------------------------------- */
@@ -214,11 +154,10 @@ static int64_t table_bucket(const struct letters *l)
     return (n + members - 1) / members * members;
 }
 
-static void one(const struct letters *l, bool is_there, struct tensor x, enum sn_why w)
+static void one(const struct letters *l, bool is_there, struct tensor x)
 {
     x.copies = is_there;
-    x.why = 1u << w;
-    sn_kept_add(l, x);
+    kept_add(l, x);
 }
 
 /* What goes to another stage with a codec: the streams wait in the slot for their transfers, values
@@ -227,8 +166,7 @@ static void streams(const struct letters *l)
 {
     struct tensor x = {.rows = 1, .cols = l->stream, .bytes = true, .name = "streams"};
     x.copies = 2 * !l->a->first + 2 * !l->a->last;
-    x.why = 1u << SN_WHY_CODED;
-    sn_kept_add(l, x);
+    kept_add(l, x);
 }
 
 /* Without sequence parallelism the gradient that is received is itself one that weight gradients
@@ -244,26 +182,24 @@ static void ends(const struct letters *l)
     bool first = l->a->first, last = l->a->last;
     struct tensor region = {.rows = l->region, .cols = l->D};
     region.name = "out";
-    one(l, last || !l->stream, region, SN_WHY_END);
+    one(l, last || !l->stream, region);
     region.name = "received";
-    one(l, !last && !l->stream, region, SN_WHY_END);
+    one(l, !last && !l->stream, region);
     region.name = "sent";
-    one(l, !first && !l->stream, region, SN_WHY_END);
+    one(l, !first && !l->stream, region);
     if (l->stream)
         streams(l);
     one(l, last,
         (struct tensor){
-            .name = "final.stats", .rows = l->region, .cols = l->rms ? 1 : 2, .fp32 = true},
-        SN_WHY_END);
+            .name = "final.stats", .rows = l->region, .cols = l->rms ? 1 : 2, .fp32 = true});
     region.name = "d.head";
-    one(l, last, region, SN_WHY_END);
+    one(l, last, region);
     struct tensor embed = {.name = "d.embed", .rows = l->T, .cols = l->D, .late = true};
-    one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed,
-        SN_WHY_DELAYED);
+    one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed);
     bool shared = l->at->zero >= 2 && l->config->model.tied_embeddings && l->at->alone && last;
     struct tensor table = {.name = "d.table", .rows = 1, .fp32 = true};
     table.cols = shared ? table_bucket(l) : 0;
-    one(l, shared, table, SN_WHY_TABLE);
+    one(l, shared, table);
 }
 
 /* --- gradients that delayed weight gradients read --------------------------------------------- */
@@ -271,41 +207,41 @@ static void ends(const struct letters *l)
 static void delayed(const struct letters *l)
 {
     bool both = l->parallel && !l->dropout;
-    struct tensor x = {.rows = l->T, .late = true, .why = 1u << SN_WHY_DELAYED};
+    struct tensor x = {.rows = l->T, .late = true};
     x.name = "d.qkv";
     x.copies = l->n;
     x.cols = l->g;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     x.name = both ? "d.sum" : "d.o, d.down";
     x.copies = (both ? l->n : 2 * l->n - (l->shared > 0 ? 0 : l->m)) -
                (takes_received(l) && !(l->dropout && !l->parallel));
     x.cols = l->D;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     x.name = "d.norm";
     x.copies = 2 * l->n;
     x.rows = l->region;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     x.name = "d.expert";
     x.copies = l->m * l->C;
     x.rows = l->W;
-    sn_kept_add(l, x);
+    kept_add(l, x);
     x.name = "d.logits";
     x.rows = l->U;
     x.cols = l->E;
-    sn_kept_add(l, x);
+    kept_add(l, x);
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
 
 /* Layers of a part: blocks whose attention is here. */
-static struct sn_part_place place_of(const struct sn_job *j, int part)
+static struct part_place place_of(const struct sn_job *j, int part)
 {
     int piece = part * j->stages + j->stage;
-    struct sn_part_place at = {.first = piece == 0,
-                               .last = piece == j->pieces - 1,
-                               .alone = j->stages == 1,
-                               .zero = j->zero,
-                               .members = j->group_size[SN_GROUP_REPLICA]};
+    struct part_place at = {.first = piece == 0,
+                            .last = piece == j->pieces - 1,
+                            .alone = j->stages == 1,
+                            .zero = j->zero,
+                            .members = j->group_size[SN_GROUP_REPLICA]};
     for (int i = 0; i < j->model->n_nodes; i++) {
         const struct sn_node *n = &j->model->nodes[i];
         if (n->kind != SN_NODE_ATTENTION || j->piece_of_node[i] != piece)
@@ -337,8 +273,8 @@ static int lates_of(const struct sn_job *j)
                                                            : l->split_backward;
 }
 
-static struct letters letters_of(struct sn_activations *a, const struct sn_config *config,
-                                 const struct sn_part_place *at)
+static struct letters letters_of(struct kept_formula *a, const struct sn_config *config,
+                                 const struct part_place *at)
 {
     const struct sn_model_config *m = &config->model;
     const struct sn_layout_config *y = &config->layout;
@@ -371,14 +307,14 @@ static struct letters letters_of(struct sn_activations *a, const struct sn_confi
         l.stream = sn_coded_room(codec, sn_coding_levels(config, SN_CODED_PIPELINE, codec), l.dtype,
                                  l.region * l.D);
     if (l.m > 0)
-        sn_letters_of_experts(&l);
+        letters_of_experts(&l);
     return l;
 }
 
-static void activations_at(struct sn_activations *out, const struct sn_config *c,
-                           const struct sn_part_place *at)
+static void activations_at(struct kept_formula *out, const struct sn_config *c,
+                           const struct part_place *at)
 {
-    *out = (struct sn_activations){.layers = at->layers, .first = at->first, .last = at->last};
+    *out = (struct kept_formula){.first = at->first, .last = at->last};
     struct letters l = letters_of(out, c, at);
     inputs(&l);
     norms(&l);
@@ -386,15 +322,15 @@ static void activations_at(struct sn_activations *out, const struct sn_config *c
     attention(&l);
     feed_forward(&l);
     if (l.m > 0)
-        sn_kept_experts(&l);
+        kept_experts(&l);
     ends(&l);
     if (l.split)
         delayed(&l);
 }
 
-void sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
+void kept_formula(struct kept_formula *out, const struct sn_job *j, int part)
 {
-    struct sn_part_place at = place_of(j, part);
+    struct part_place at = place_of(j, part);
     activations_at(out, j->config, &at);
     out->slots = slots_of(j, part);
     out->lates = lates_of(j);
