@@ -139,6 +139,8 @@ static int redistribute(struct sn_emit *e, int buf, struct sn_placement have,
                         struct sn_placement want)
 {
     struct sn_axis_move moves[SN_MESH_AXES];
+    if (e->p->failed) /* what it has may be anything */
+        return buf;
     int n = sn_redistribute(moves, have, want);
     assert(n >= 0);
     for (int i = 0; i < n; i++)

@@ -105,7 +105,7 @@ static void a_sum_is_taken(bool sequence_parallel, const char *sums, const char 
 
 static void moves_of_all_axes_are_emitted(void)
 {
-    a_sum_is_taken(false, "all_reduce x 24, all_reduce y 24", "enter x 24, enter y 24",
+    a_sum_is_taken(false, "all_reduce x 24, all_reduce y 24", "alias x 24, alias y 24",
                    "all_reduce y 24, all_reduce x 24");
     a_sum_is_taken(true, "reduce_scatter x 12, reduce_scatter y 4",
                    "all_gather y 12, all_gather x 24",
