@@ -35,23 +35,25 @@ CHAINS(fma_256, "vfmadd231ps", "ymm")
 CHAINS(fma_512, "vfmadd231ps", "zmm")
 CHAINS(dot_512, "vdpbf16ps", "zmm")
 
+/* What LDTILECFG reads: palette 1, eight tiles of 16 rows of 64 bytes. */
+static const struct {
+    unsigned char palette, row, zero[14];
+    uint16_t bytes[16];
+    unsigned char rows[16];
+} tile_config = {.palette = 1,
+                 .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                 .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
 /* Four sums of 16 x 16; operands are shared in pairs, as in a tile of 32 x 32. */
 static void tiles(int rounds)
 {
-    static const struct {
-        unsigned char palette, row, zero[14];
-        uint16_t bytes[16];
-        unsigned char rows[16];
-    } config = {.palette = 1,
-                .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
     __asm__ volatile("ldtilecfg (%1)\n\t"
                      "1:\n\t"
                      "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
                      "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3\n\t"
                      "dec %0\n\tjnz 1b\n\ttilerelease"
                      : "+r"(rounds)
-                     : "r"(&config)
+                     : "r"(&tile_config)
                      : "cc", "memory");
 }
 
@@ -60,14 +62,7 @@ enum { TILE_BYTES = 4096 }; /* operands of four products */
 /* The same with the operands of each round loaded from the next 4 KiB of `from`, `times` over. */
 static void tiles_from(const char *from, size_t room, int times)
 {
-    static const struct {
-        unsigned char palette, row, zero[14];
-        uint16_t bytes[16];
-        unsigned char rows[16];
-    } config = {.palette = 1,
-                .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    __asm__ volatile("ldtilecfg (%0)" : : "r"(&config) : "memory");
+    __asm__ volatile("ldtilecfg (%0)" : : "r"(&tile_config) : "memory");
     for (int t = 0; t < times; t++)
         for (size_t at = 0; at < room; at += TILE_BYTES)
             __asm__ volatile("tileloadd (%0,%1,1), %%tmm4\n\ttileloadd 1024(%0,%1,1), %%tmm6\n\t"
