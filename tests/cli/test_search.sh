@@ -119,7 +119,7 @@ run "$plan" search "$tmp/experts.yaml" --gpus 64 --top 3
 is "layout.expert, named, stands" "$(printf '%s\n' "$out" | grep -c 'experts over 4')" 3
 run "$plan" "$tmp/best.yaml" --activations
 is "--activations knows experts" "$rc" 0
-like "as the arena has them" "$out" 'expert\.y .*visits k experts'
+like "as the arena has them" "$out" 'ffn\.experts\.back +32 .*given by a collective'
 is "and nothing differs" "$(printf '%s\n' "$out" | grep -c 'takes every parameter')" 0
 
 # --- one layout that does not fit ---------------------------------------------------------------
