@@ -183,7 +183,7 @@ static void large_shapes_are_right(void)
  * fp32 C of more than 2^20 elements past the caches. */
 static void parts_and_groups_of_bf16_are_right(void)
 {
-    static const struct gemm deep = {70, 600, 1600, 0}, group = {90, 1160, 520, 0},
+    static const struct gemm deep = {40, 70, 1600, 0}, group = {36, 600, 520, 0},
                              wide = {1000, 1056, 20, 0};
     static const enum sn_dtype out[] = {SN_BF16, SN_F32};
     for (int d = 0; d < 2; d++) {
