@@ -42,6 +42,7 @@ struct sn_bf16_products {
     int step;
     int near;            /* a strip of B so deep stays in L1 while tiles use it; 0: no matter */
     bool reads_rows;     /* then groups of A lie a_step apart, and its rows anywhere */
+    bool streams;        /* tiles write C past the caches where they are asked to */
     void (*begin)(void); /* on each thread, before and after its tiles; NULL: nothing to do */
     void (*end)(void);
     void (*tile)(const struct sn_bf16_tile *t);

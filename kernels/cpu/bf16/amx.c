@@ -113,6 +113,7 @@ static const struct sn_bf16_products products = {.rows = ROWS,
                                                  .step = STEP,
                                                  .near = NEAR,
                                                  .reads_rows = true,
+                                                 .streams = true,
                                                  .begin = begin,
                                                  .end = end,
                                                  .tile = tile};

@@ -52,8 +52,8 @@ static struct sn_gemm_job job_of(const struct sn_args *a)
         j.nc -= SPARE; /* beside them lie the sums of a row of tiles */
     j.accumulates = a->acc[SN_GEMM_C] == SN_ADD;
     j.wide_sums = half && blocks > 1;
-    j.streams =
-        blocks == 1 && j.m * j.n > BEYOND && (uintptr_t)j.c->p % 64 == 0 && j.c->ld % SN_LINE == 0;
+    j.streams = j.bf16 && j.bf16->streams && blocks == 1 && j.m * j.n > BEYOND &&
+                (uintptr_t)j.c->p % 64 == 0 && j.c->ld % SN_LINE == 0;
     return j;
 }
 
