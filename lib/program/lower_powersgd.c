@@ -29,9 +29,7 @@
 
 #include "lib/base/rng.h"
 
-/* --- which matrices
- * -------------------------------------------------------------------------------
- */
+/* --- which matrices --------------------------------------------------------------------------- */
 
 int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b)
 {
@@ -96,9 +94,7 @@ bool sn_low_rank_sizes(const struct sn_job *j, int bucket, int64_t rows[2])
     return m.left > 0;
 }
 
-/* --- text
- * -----------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static struct sn_op *add(struct sn_emit *e, int kind, const struct sn_low_rank *m, const char *what)
 {

@@ -20,9 +20,7 @@
 enum { ROOM = 1024 }; /* bytes of a record */
 #define SUPERVISOR "sennit-run exec"
 
-/* ---- who
- * -----------------------------------------------------------------------------------------
- */
+/* --- who -------------------------------------------------------------------------------------- */
 
 enum sn_runlock_verdict sn_runlock_judge(const struct sn_runlock_record *mine,
                                          const struct sn_runlock_record *other,
@@ -77,11 +75,9 @@ static void describe_self(struct sn_runlock_record *r, const struct sn_runlock_w
     r->spaces[n > 0 ? n : 0] = '\0';
 }
 
-/* ---- the record
- * ----------------------------------------------------------------------------------
- */
+/* --- the record ------------------------------------------------------------------------------- */
 
-/* With one write, always as long: who reads meanwhile sees a whole record. */
+/* With one write, always as long: who reads meanwhile sees a whole record. False with errno. */
 static bool write_record(const struct sn_runlock *l)
 {
     const struct sn_runlock_record *r = &l->mine;
@@ -98,6 +94,7 @@ static bool write_record(const struct sn_runlock *l)
     sn_jsonl_int(&line, "restart", r->restart);
     sn_jsonl_text(&line, "beat", heartbeat);
     sn_str_add(&line, "}\n");
+    errno = line.failed ? ENOMEM : ENOSPC; /* ENOSPC: of a write that is cut short */
     bool good = !line.failed && pwrite(l->fd, line.p, line.len, 0) == (ssize_t)line.len &&
                 ftruncate(l->fd, (off_t)line.len) == 0 && fsync(l->fd) == 0;
     sn_str_fini(&line);
@@ -161,9 +158,7 @@ const char *sn_runlock_name(char buf[SN_RUNLOCK_NAME], const struct sn_runlock *
     return l->fd < 0 ? buf : name_of(buf, &l->mine);
 }
 
-/* ---- taking it
- * -----------------------------------------------------------------------------------
- */
+/* --- taking it -------------------------------------------------------------------------------- */
 
 static void sleep_for(double seconds)
 {

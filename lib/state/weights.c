@@ -153,8 +153,7 @@ void sn_state_fini(struct sn_state *s)
     *s = (struct sn_state){0};
 }
 
-/* --- initial values, and what the forward pass reads
- * ---------------------------------------------- */
+/* --- initial values, and what the forward pass reads ------------------------------------------ */
 
 enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j, struct sn_err *err)
 {

@@ -144,9 +144,7 @@ static double rate(struct bench *b, enum what what)
     return (double)bytes_of(b, b->n) * REPEATS / least;
 }
 
-/* --- are they right?
- * -------------------------------------------------------------------------------
- */
+/* --- are they right? -------------------------------------------------------------------------- */
 
 static bool is_same(struct bench *b, const void *here, const void *there, int64_t bytes)
 {
@@ -183,9 +181,7 @@ static bool is_right(struct bench *b, enum what what)
     return is_same(b, b->here.y, b->there.y, bytes_of(b, share_of(b, what)));
 }
 
-/* --- the table
- * -------------------------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static void fill(struct bench *b)
 {

@@ -179,9 +179,7 @@ static void rows_go_in_two_hops(struct sn_comm *c, int node)
     rows_go_on_nodes(c, node, 1000, 0, "two hops: all rows to one member");
 }
 
-/* --- shares of a window
- * ----------------------------------------------------------------------------
- */
+/* --- shares of a window ----------------------------------------------------------------------- */
 
 static bool post(struct sn_comm *c, const struct sn_transfer *t, const char *what)
 {
