@@ -1,6 +1,8 @@
 #include "bin/plan_json.h"
 
 #include "bin/plan_print.h"
+#include "lib/config/keys.h"
+#include "lib/layout/axes.h"
 
 /* Experts that are cut over fewer ranks than all else. */
 static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
@@ -58,17 +60,28 @@ static void json_codecs(struct sn_str *out, const struct sn_plan *p)
         sn_str_add(out, "%.9g}, ", p->rise);
 }
 
+/* Ranks along each axis, in the order of the run file's keys. */
+static void json_axes(struct sn_str *out, const struct sn_layout_config *l)
+{
+    int size[SN_NAXES] = {[SN_AXIS_EXPERT] = l->expert};
+    const char *key;
+    enum sn_axis a;
+    sn_axes_sizes(size, l);
+    for (int i = 0; i < sn_n_keys; i++)
+        if (sn_key_in(&sn_keys[i], "layout", &key) && sn_axis_find(&a, key))
+            sn_str_add(out, "\"%s\": %d, ", key, size[a]);
+}
+
 static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
-    static const char *const axis[] = {"tensor", "context", "expert", "data", "pipeline"};
+    sn_str_add(out, "{\"layout\": {");
+    json_axes(out, l);
     sn_str_add(out,
-               "{\"layout\": {\"data\": %d, \"tensor\": %d, \"pipeline\": %d, \"expert\": %d, "
-               "\"context\": %d, \"micro_batch\": %d, \"virtual_stages\": %d, "
-               "\"sequence_parallel\": %s, \"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": "
-               "%d, \"context_kind\": \"%s\", \"bucket\": %lld, ",
-               l->data, l->tensor, l->pipeline, l->expert, l->context, l->micro_batch,
-               l->virtual_stages, l->sequence_parallel ? "true" : "false",
+               "\"micro_batch\": %d, \"virtual_stages\": %d, \"sequence_parallel\": %s, "
+               "\"schedule\": \"%s\", \"recompute\": \"%s\", \"zero\": %d, "
+               "\"context_kind\": \"%s\", \"bucket\": %lld, ",
+               l->micro_batch, l->virtual_stages, l->sequence_parallel ? "true" : "false",
                sn_schedule_names[l->schedule], recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
     json_experts(out, l);
@@ -78,7 +91,7 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, "%s%d", i ? ", " : "", l->split[i]);
     sn_str_add(out, "%s, \"axis_order\": [", l->n_split ? "]" : "");
     for (int i = 0; i < l->n_axis_order; i++)
-        sn_str_add(out, "%s\"%s\"", i ? ", " : "", axis[l->axis_order[i]]);
+        sn_str_add(out, "%s\"%s\"", i ? ", " : "", sn_axis_name(sn_axes_ordered(l->axis_order[i])));
     sn_str_add(out, "]}, ");
 }
 

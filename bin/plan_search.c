@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/exec/threads.h"
+#include "lib/layout/axes.h"
 #include "lib/search/codings.h"
 #include "lib/search/planned.h"
 #include "lib/search/resolve.h"
@@ -176,10 +177,14 @@ static void add_row(struct sn_str *out, const struct sn_search *s, int i)
 {
     const struct sn_found *f = &s->found[i];
     const struct sn_layout_config *l = &f->layout;
-    char size[16];
-    sn_str_add(out, "%3d  %5d %4d %4d %4d  %9.4g s %5.1f %% %10s  ", i + 1, l->data, l->tensor,
-               l->context, l->pipeline, f->plan.step_time, 100 * f->plan.mfu,
-               sn_str_bytes(size, f->plan.memory.total));
+    char bytes[16];
+    int size[SN_NGRID_AXES];
+    sn_axes_sizes(size, l);
+    sn_str_add(out, "%3d  ", i + 1);
+    for (int x = 0; x < SN_NGRID_AXES; x++)
+        sn_str_add(out, " %4d", size[sn_axis_told(x)]);
+    sn_str_add(out, "  %9.4g s %5.1f %% %10s  ", f->plan.step_time, 100 * f->plan.mfu,
+               sn_str_bytes(bytes, f->plan.memory.total));
     describe(out, l);
     sn_str_add(out, "; ");
     if (i == 0)
@@ -202,7 +207,10 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
         sn_str_add(out,
                    "without codecs; those of each row were then chosen for it, and rows ranked "
                    "with them\n");
-    sn_str_add(out, "rank  data tens cont pipe       step      MFU     memory  layout; why\n");
+    sn_str_add(out, "rank ");
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        sn_str_add(out, " %4s", sn_axis_row(sn_axis_told(i))->heading);
+    sn_str_add(out, "       step      MFU     memory  layout; why\n");
     for (int i = 0; i < s->n; i++)
         add_row(out, s, i);
     const char *note = sn_software_mfu_note(w->software, w->machine);
@@ -260,9 +268,12 @@ static void near_line(const struct sn_found *f, int64_t limit)
     const struct sn_layout_config *l = &f->layout;
     struct sn_str text = {0};
     char need[16], miss[16];
+    int size[SN_NGRID_AXES];
+    sn_axes_sizes(size, l);
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        sn_str_add(&text, "%s %d, ", sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
     describe(&text, l);
-    (void)fprintf(stderr, "  data %d, tensor %d, context %d, pipeline %d, %s: %s", l->data,
-                  l->tensor, l->context, l->pipeline, text.p ? text.p : "",
+    (void)fprintf(stderr, "  %s: %s", text.p ? text.p : "",
                   sn_str_bytes(need, f->plan.memory.total));
     if (limit)
         (void)fprintf(stderr, ", %s too much\n", sn_str_bytes(miss, f->plan.memory.total - limit));

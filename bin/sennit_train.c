@@ -17,6 +17,7 @@
 #include "lib/exec/products.h"
 #include "lib/exec/profile.h"
 #include "lib/exec/threads.h"
+#include "lib/layout/axes.h"
 #include "lib/machine/machine.h"
 #include "lib/machine/named.h"
 #include "lib/rundir/attempt.h"
@@ -360,6 +361,18 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     return st;
 }
 
+/* One sample on one rank, whatever layout the run has. */
+static void set_one_rank(struct sn_layout_config *l)
+{
+    int size[SN_NGRID_AXES];
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        size[a] = 1;
+    sn_axes_set_sizes(l, size);
+    l->micro_batch = l->virtual_stages = 1;
+    l->schedule = SN_SCHEDULE_DEFAULT;
+    l->n_split = l->zero = 0;
+}
+
 static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks,
                                   struct sn_err *err)
 {
@@ -374,12 +387,8 @@ static enum sn_status load_config(struct line *l, struct sn_config *c, int ranks
         SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
     if (!l->generate.text)
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
-    if (l->generate.text) { /* one sample on one rank, whatever layout the run has */
-        c->layout.data = c->layout.tensor = c->layout.context = c->layout.pipeline = 1;
-        c->layout.micro_batch = c->layout.virtual_stages = 1;
-        c->layout.schedule = SN_SCHEDULE_DEFAULT;
-        c->layout.n_split = c->layout.zero = 0;
-    }
+    if (l->generate.text)
+        set_one_rank(&c->layout);
     if (l->generate.text || l->tune) { /* nothing is saved */
         c->checkpoint.async = false;
         c->checkpoint.snapshot_every = 0;

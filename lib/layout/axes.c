@@ -3,24 +3,36 @@
  */
 #include "lib/layout/axes.h"
 
+static const enum sn_axis ordered[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
+                                                     [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
+                                                     [SN_ORDER_EXPERT] = SN_AXIS_EXPERT,
+                                                     [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
+                                                     [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
+
 void sn_axes_sizes(int size[SN_NGRID_AXES], const struct sn_layout_config *l)
 {
-    size[SN_AXIS_TENSOR] = l->tensor;
-    size[SN_AXIS_CONTEXT] = l->context;
-    size[SN_AXIS_DATA] = l->data;
-    size[SN_AXIS_PIPELINE] = l->pipeline;
+#define SIZE(ID, key, ...) size[SN_AXIS_##ID] = l->key;
+    SN_GRID_AXES(SIZE)
+#undef SIZE
+}
+
+void sn_axes_set_sizes(struct sn_layout_config *l, const int size[SN_NGRID_AXES])
+{
+#define SET(ID, key, ...) l->key = size[SN_AXIS_##ID];
+    SN_GRID_AXES(SET)
+#undef SET
+}
+
+enum sn_axis sn_axes_ordered(enum sn_order_axis o)
+{
+    return ordered[o];
 }
 
 void sn_axes_order(enum sn_axis order[SN_NGRID_AXES], const struct sn_layout_config *l)
 {
-    static const enum sn_axis axis[SN_NORDER_AXES] = {[SN_ORDER_TENSOR] = SN_AXIS_TENSOR,
-                                                      [SN_ORDER_CONTEXT] = SN_AXIS_CONTEXT,
-                                                      [SN_ORDER_EXPERT] = SN_AXIS_EXPERT,
-                                                      [SN_ORDER_DATA_AXIS] = SN_AXIS_DATA,
-                                                      [SN_ORDER_PIPELINE] = SN_AXIS_PIPELINE};
     for (int a = 0; a < SN_NGRID_AXES; a++)
         order[a] = (enum sn_axis)a;
     for (int i = 0, n = 0; i < l->n_axis_order && n < SN_NGRID_AXES; i++)
-        if (axis[l->axis_order[i]] != SN_AXIS_EXPERT)
-            order[n++] = axis[l->axis_order[i]];
+        if (ordered[l->axis_order[i]] != SN_AXIS_EXPERT)
+            order[n++] = ordered[l->axis_order[i]];
 }

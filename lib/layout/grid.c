@@ -1,28 +1,80 @@
 #include "lib/layout/grid.h"
 
-#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 160 }; /* of the names of all axes, and their sizes */
+
+/* --- axes: one row each ----------------------------------------------------------------------- */
+
+#define AXIS_ROW(ID, key, ...) [SN_AXIS_##ID] = {.name = #key, __VA_ARGS__},
+static const struct sn_axis_row axes[SN_NAXES] = {SN_AXES(AXIS_ROW)};
+#undef AXIS_ROW
+
+const struct sn_axis_row *sn_axis_row(enum sn_axis a)
+{
+    return &axes[a];
+}
 
 const char *sn_axis_name(enum sn_axis a)
 {
-    static const char *const name[SN_NAXES] = {"tensor",   "context", "data",
-                                               "pipeline", "expert",  "world"};
-    return name[a];
+    return axes[a].name;
 }
+
+bool sn_axis_find(enum sn_axis *out, const char *name)
+{
+    for (int a = 0; a < SN_NAXES; a++)
+        if (strcmp(axes[a].name, name) == 0) {
+            *out = (enum sn_axis)a;
+            return true;
+        }
+    return false;
+}
+
+enum sn_axis sn_axis_told(int i)
+{
+    int a = 0;
+    while (axes[a].told != i)
+        a++;
+    return (enum sn_axis)a;
+}
+
+/* "tensor, context, data and pipeline"; returns buf. */
+static const char *grid_axes(char buf[TEXT])
+{
+    size_t at = 0;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        at += (size_t)snprintf(buf + at, TEXT - at, "%s%s",
+                               a == 0                  ? ""
+                               : a < SN_NGRID_AXES - 1 ? ", "
+                                                       : " and ",
+                               axes[a].name);
+    return buf;
+}
+
+/* "tensor 2 x context 1 x data 4 x pipeline 1"; returns buf. */
+static const char *sizes_of(char buf[TEXT], const int size[SN_NGRID_AXES])
+{
+    size_t at = 0;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        at +=
+            (size_t)snprintf(buf + at, TEXT - at, "%s%s %d", a ? " x " : "", axes[a].name, size[a]);
+    return buf;
+}
+
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 static enum sn_status check_sizes(int ranks, const int size[SN_NGRID_AXES], struct sn_err *err)
 {
+    char text[TEXT];
     long product = 1;
     for (int a = 0; a < SN_NGRID_AXES; a++)
         if (size[a] < 1 || __builtin_mul_overflow(product, (long)size[a], &product))
             return sn_fail(err, SN_EINPUT, "layout.%s: %d; want 1..%d",
                            sn_axis_name((enum sn_axis)a), size[a], ranks);
     if (product != ranks)
-        return sn_fail(
-            err, SN_EINPUT,
-            "layout: tensor %d x context %d x data %d x pipeline %d = %ld, but the job has "
-            "%d ranks",
-            size[SN_AXIS_TENSOR], size[SN_AXIS_CONTEXT], size[SN_AXIS_DATA], size[SN_AXIS_PIPELINE],
-            product, ranks);
+        return sn_fail(err, SN_EINPUT, "layout: %s = %ld, but the job has %d ranks",
+                       sizes_of(text, size), product, ranks);
     return SN_OK;
 }
 
@@ -31,15 +83,15 @@ enum sn_status sn_grid_init(struct sn_grid *out, int ranks, const int size[SN_NG
 {
     SN_TRY(check_sizes(ranks, size, err));
     struct sn_grid g = {.kv_copies = 1, .experts = 1, .fold = 1};
+    char text[TEXT];
     int stride = 1;
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = order[i];
         if (a >= SN_NGRID_AXES || g.stride[a] != 0)
-            return sn_fail(
-                err, SN_EINPUT,
-                "layout.axis_order: %s stands twice or is no axis of the rank grid; want "
-                "tensor, context, data and pipeline once each",
-                sn_axis_name(a));
+            return sn_fail(err, SN_EINPUT,
+                           "layout.axis_order: %s stands twice or is no axis of the rank grid; "
+                           "want %s once each",
+                           sn_axis_name(a), grid_axes(text));
         g.size[a] = size[a];
         g.stride[a] = stride;
         stride *= size[a];
@@ -84,12 +136,10 @@ struct group_row {
     enum sn_axis axis; /* billed to */
 };
 
+#define AXIS_GROUP(ID, key, ...) [SN_GROUP_##ID] = {#key, SN_AXIS_##ID},
 static const struct group_row groups[SN_NGROUPS] = {
-    [SN_GROUP_TENSOR] = {"tensor", SN_AXIS_TENSOR},
-    [SN_GROUP_CONTEXT] = {"context", SN_AXIS_CONTEXT},
-    [SN_GROUP_DATA] = {"data", SN_AXIS_DATA},
-    [SN_GROUP_PIPELINE] = {"pipeline", SN_AXIS_PIPELINE},
-    [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
+    SN_GRID_AXES(AXIS_GROUP) /* each has a comma */
+        [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
     [SN_GROUP_REPLICA_NODE] = {"data node", SN_AXIS_DATA},
     [SN_GROUP_REPLICA_RAIL] = {"data rail", SN_AXIS_DATA},
     [SN_GROUP_KV] = {"kv copies", SN_AXIS_TENSOR},
@@ -100,6 +150,7 @@ static const struct group_row groups[SN_NGROUPS] = {
     [SN_GROUP_EXPERT_RAIL] = {"expert rail", SN_AXIS_EXPERT},
     [SN_GROUP_WORLD] = {"world", SN_AXIS_WORLD},
 };
+#undef AXIS_GROUP
 
 enum sn_axis sn_group_axis(enum sn_group q)
 {
@@ -109,6 +160,11 @@ enum sn_axis sn_group_axis(enum sn_group q)
 const char *sn_group_name(enum sn_group q)
 {
     return groups[q].name;
+}
+
+bool sn_group_is_even(enum sn_group q)
+{
+    return q == SN_GROUP_REPLICA || ((int)q < SN_NGRID_AXES && axes[groups[q].axis].is_even);
 }
 
 /* Replicas (data x context, as SN_GROUP_REPLICA numbers them) are a grid of their own: experts x

@@ -12,24 +12,48 @@
 
 #include <stdbool.h>
 
-enum sn_axis {
-    SN_AXIS_TENSOR,
-    SN_AXIS_CONTEXT,
-    SN_AXIS_DATA,
-    SN_AXIS_PIPELINE,
-    SN_NGRID_AXES,                  /* those that multiply to the number of ranks */
-    SN_AXIS_EXPERT = SN_NGRID_AXES, /* carved out of data x context */
-    SN_AXIS_WORLD,                  /* all ranks */
-    SN_NAXES
+/* What an axis is: one row. Who tells, draws, reads or writes something for each axis loops over the
+ * rows, and never lists the axes. */
+struct sn_axis_row {
+    const char *name;    /* key of the run file and of profiles; for people too */
+    const char *heading; /* of the grid, over a narrow column */
+    int told;            /* its number among those that people are told of, the grid's first */
+    bool is_even;        /* its ranks do the same work at the same time: a proof needs but two */
+    const char *colour;  /* of its communication in pictures, */
+    const char *dark;    /* and on dark paper; NULL: the same */
 };
+
+/* clang-format off */
+/* Id, name, and the rest of the row. The axes of the rank grid are those that multiply to the
+ * number of ranks; in default order, the innermost first. */
+#define SN_GRID_AXES(ROW)                                                                          \
+    ROW(TENSOR,   tensor,   .heading = "tens", .told = 1, .is_even = true, .colour = "#d64550")    \
+    ROW(CONTEXT,  context,  .heading = "cont", .told = 2, .is_even = true, .colour = "#c9781f")    \
+    ROW(DATA,     data,     .heading = "data", .told = 0, .is_even = true, .colour = "#cc4f9a")    \
+    ROW(PIPELINE, pipeline, .heading = "pipe", .told = 3, .colour = "#8492a0", .dark = "#66737f")
+/* Expert is carved out of the others; world is all ranks. */
+#define SN_AXES(ROW)                                                                               \
+    SN_GRID_AXES(ROW)                                                                              \
+    ROW(EXPERT,   expert,   .told = 4, .colour = "#8f6a3c")                                        \
+    ROW(WORLD,    world,    .told = 5, .colour = "#3f4b57", .dark = "#a9b4be")
+/* clang-format on */
+
+#define SN_AXIS_ID(ID, ...) SN_AXIS_##ID,
+enum sn_axis { SN_AXES(SN_AXIS_ID) SN_NAXES, SN_NGRID_AXES = SN_AXIS_EXPERT };
+#undef SN_AXIS_ID
+
+const struct sn_axis_row *sn_axis_row(enum sn_axis a);
+const char *sn_axis_name(enum sn_axis a);
+bool sn_axis_find(enum sn_axis *out, const char *name); /* false: none is called so */
+/* The i-th axis of which people are told; the first SN_NGRID_AXES are those of the grid: data,
+ * tensor, context, pipeline. */
+enum sn_axis sn_axis_told(int i);
 
 /* The sets of ranks that communicate. Members are numbered by their coordinates, so that nothing
  * depends on the order of hosts. A group that is no axis is billed to one (sn_group_axis). */
+#define SN_AXIS_GROUP(ID, ...) SN_GROUP_##ID,
 enum sn_group {
-    SN_GROUP_TENSOR,
-    SN_GROUP_CONTEXT,
-    SN_GROUP_DATA,
-    SN_GROUP_PIPELINE,
+    SN_GRID_AXES(SN_AXIS_GROUP) /* ranks that differ on this axis alone */
     SN_GROUP_REPLICA, /* data x context: copies of the same weights; member = data x C + context */
     SN_GROUP_REPLICA_NODE, /* members of a REPLICA group on one node, and */
     SN_GROUP_REPLICA_RAIL, /* those with the same place on each node; 1 where sums are flat */
@@ -44,6 +68,7 @@ enum sn_group {
     SN_GROUP_WORLD,
     SN_NGROUPS
 };
+#undef SN_AXIS_GROUP
 
 struct sn_grid {
     int size[SN_NGRID_AXES];
@@ -80,7 +105,7 @@ int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i);
 /* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline, expert. */
 enum sn_axis sn_group_axis(enum sn_group q);
 const char *sn_group_name(enum sn_group q); /* "tensor", "data x context", "kv copies", ... */
-
-const char *sn_axis_name(enum sn_axis a);
+/* Do members do the same work at the same time? Those of an even axis, and all replicas. */
+bool sn_group_is_even(enum sn_group q);
 
 #endif

@@ -33,14 +33,16 @@ _Static_assert(SN_NAXES <= 8, "struct sn_software has a factor for each axis");
         .sentence = (what), .value = (usual)                                                       \
     }
 
-/* One row for each axis that communicates. */
-#define AXES(row, key, member, ...)                                                                \
-    row(key ".tensor", member[SN_AXIS_TENSOR], __VA_ARGS__),                                       \
-        row(key ".context", member[SN_AXIS_CONTEXT], __VA_ARGS__),                                 \
-        row(key ".data", member[SN_AXIS_DATA], __VA_ARGS__),                                       \
-        row(key ".pipeline", member[SN_AXIS_PIPELINE], __VA_ARGS__),                               \
-        row(key ".expert", member[SN_AXIS_EXPERT], __VA_ARGS__),                                   \
-        row(key ".world", member[SN_AXIS_WORLD], __VA_ARGS__)
+/* Of an axis that communicates: all do. */
+#define LATENCY(ID, axis, ...)                                                                     \
+    FACTOR("communication.latency." #axis, latency[SN_AXIS_##ID],                                  \
+           "Factor on the latency of this axis."),
+#define BANDWIDTH(ID, axis, ...)                                                                   \
+    FACTOR("communication.bandwidth." #axis, bandwidth[SN_AXIS_##ID], "Factor on its bandwidth."),
+#define HIDDEN(ID, axis, ...)                                                                      \
+    NUMBER("communication.hidden." #axis, hidden[SN_AXIS_##ID], 1, NULL,                           \
+           "Part of its exposed time that computing hides although our program would wait; 0: as " \
+           "compiled."),
 #define KERNELS(key, member, what)                                                                 \
     FACTOR(key ".flash2", member[SN_ATTENTION_FLASH2], what),                                      \
         FACTOR(key ".flash1", member[SN_ATTENTION_FLASH1], what),                                  \
@@ -70,11 +72,11 @@ static const struct sn_key rows[] = {
     NUMBER("time.stall", stall, 1000, NULL, "Times of a micro-batch by which a pipeline is longer than its schedule."),
     MAP("communication"),
     MAP("communication.latency"),
-    AXES(FACTOR, "communication.latency", latency, "Factor on the latency of this axis."),
+    SN_AXES(LATENCY)
     MAP("communication.bandwidth"),
-    AXES(FACTOR, "communication.bandwidth", bandwidth, "Factor on its bandwidth."),
+    SN_AXES(BANDWIDTH)
     MAP("communication.hidden"),
-    AXES(NUMBER, "communication.hidden", hidden, 1, NULL, "Part of its exposed time that computing hides although our program would wait; 0: as compiled."),
+    SN_AXES(HIDDEN)
     FLAG("communication.data_overlaps", data_overlaps, "true", "Else gradients are reduced after the last backward."),
     NUMBER("communication.grad_wire_bytes", grad_wire_bytes, 16, "B", "An element of reduced gradients; 0: as compiled."),
     FLAG("communication.logits_gathered", logits_gathered, "false", "The head's logits are whole on every tensor rank."),

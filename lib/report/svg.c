@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Kinds of work are cold colours, reasons to wait are warm ones, an idle stage is an empty lane. */
-static const char style[] =
+static const char on_light[] =
     "text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px;"
     "fill:#1d2730}\n"
     ".title{font-size:20px;font-weight:600}.head{font-size:14px;font-weight:600}\n"
@@ -18,13 +18,26 @@ static const char style[] =
     ".gap{stroke:#66737f;stroke-width:1;stroke-dasharray:2 3}\n"
     ".limit{stroke:#c22f3d;stroke-width:1;stroke-dasharray:5 3}\n"
     ".forward{fill:#3a78c2}.backward{fill:#2f8f6b}.weight{fill:#7fa834}.update{fill:#7d5bb5}\n"
-    ".compute{fill:#35859a}.tensor{fill:#d64550}.context{fill:#c9781f}.expert{fill:#8f6a3c}\n"
-    ".data{fill:#cc4f9a}.pipe{fill:#8492a0}.world{fill:#3f4b57}\n"
-    ".library{fill:#a9b4be}.state{fill:#5a7fa8}.kept{fill:#4fae9b}\n"
-    "@media (prefers-color-scheme:dark){text{fill:#e5eaef}.soft{fill:#94a2af}.over{fill:#ff7f88}\n"
+    ".compute{fill:#35859a}.library{fill:#a9b4be}.state{fill:#5a7fa8}.kept{fill:#4fae9b}\n";
+static const char on_dark[] =
+    "text{fill:#e5eaef}.soft{fill:#94a2af}.over{fill:#ff7f88}\n"
     ".in{fill:#fff}.paper{fill:#12171c}.idle{fill:#212930}.grid{stroke:#313b45}\n"
-    ".gap{stroke:#94a2af}.limit{stroke:#ff7f88}.library{fill:#5b6670}.pipe{fill:#66737f}.world{"
-    "fill:#a9b4be}}\n";
+    ".gap{stroke:#94a2af}.limit{stroke:#ff7f88}.library{fill:#5b6670}";
+
+/* Communication of an axis has the axis' name as its class. */
+static void style(struct sn_str *out)
+{
+    sn_str_add(out, "%s", on_light);
+    for (int a = 0; a < SN_NAXES; a++)
+        sn_str_add(out, ".%s{fill:%s}", sn_axis_name((enum sn_axis)a),
+                   sn_axis_row((enum sn_axis)a)->colour);
+    sn_str_add(out, "\n@media (prefers-color-scheme:dark){%s", on_dark);
+    for (int a = 0; a < SN_NAXES; a++)
+        if (sn_axis_row((enum sn_axis)a)->dark)
+            sn_str_add(out, ".%s{fill:%s}", sn_axis_name((enum sn_axis)a),
+                       sn_axis_row((enum sn_axis)a)->dark);
+    sn_str_add(out, "}\n");
+}
 
 double svg_x(const struct svg *g, int stretch, double seconds)
 {
@@ -59,14 +72,6 @@ double svg_legend(struct svg *g, const char *cls, double x, const char *text)
     svg_rect(g, cls, x, g->y - 10, 11, 11);
     svg_text(g, "soft", "start", x + 16, g->y, text);
     return x + 30 + 6.9 * (double)strlen(text);
-}
-
-const char *svg_axis_class(enum sn_axis a)
-{
-    static const char *const cls[SN_NAXES] = {
-        [SN_AXIS_TENSOR] = "tensor", [SN_AXIS_CONTEXT] = "context", [SN_AXIS_DATA] = "data",
-        [SN_AXIS_PIPELINE] = "pipe", [SN_AXIS_EXPERT] = "expert",   [SN_AXIS_WORLD] = "world"};
-    return cls[a];
 }
 
 void svg_stage_label(struct svg *g, int stage, double y, double h)
@@ -177,8 +182,10 @@ void sn_picture_svg(struct sn_str *out, const struct sn_picture *p)
     sn_free(g.first);
     sn_str_add(out,
                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-               "height=\"%.0f\">\n<style>%s</style>\n",
-               SVG_WIDTH, g.y, SVG_WIDTH, g.y, style);
+               "height=\"%.0f\">\n<style>",
+               SVG_WIDTH, g.y, SVG_WIDTH, g.y);
+    style(out);
+    sn_str_add(out, "</style>\n");
     sn_str_add(out, "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n%s</svg>\n", SVG_WIDTH,
                g.y, body.p ? body.p : "");
     out->failed |= body.failed;

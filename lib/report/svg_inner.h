@@ -28,8 +28,6 @@ void svg_text(struct svg *g, const char *cls, const char *anchor, double x, doub
               const char *text);
 /* A coloured square and its meaning; returns where the next one goes. */
 double svg_legend(struct svg *g, const char *cls, double x, const char *text);
-/* Colour of an axis' communication. */
-const char *svg_axis_class(enum sn_axis a);
 /* "stage 3" left of a row, where rows are high enough for it. */
 void svg_stage_label(struct svg *g, int stage, double y, double h);
 /* Round times below (or through) the rows from y to y + h, and the gaps between stretches. */

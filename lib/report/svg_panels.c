@@ -134,7 +134,7 @@ static void stage_row(struct svg *g, int stage, const struct lane *l, unsigned a
     for (int i = 0; i < SN_NAXES; i++) {
         enum sn_axis a = (enum sn_axis)i;
         struct spans wait = {
-            .g = g, .cls = svg_axis_class(a), .y = l->y + 0.6 * l->h, .h = 0.4 * l->h};
+            .g = g, .cls = sn_axis_name(a), .y = l->y + 0.6 * l->h, .h = 0.4 * l->h};
         struct spans sent = {.g = g, .cls = wait.cls, .y = l->y + l->h + 1, .h = l->strip};
         if (!(axes >> i & 1))
             continue;
@@ -173,7 +173,7 @@ static void pipeline_legend(struct svg *g, unsigned axes)
     }
     for (int a = 0; a < SN_NAXES; a++)
         if (axes >> a & 1)
-            x = svg_legend(g, svg_axis_class((enum sn_axis)a), x, sn_axis_name((enum sn_axis)a));
+            x = svg_legend(g, sn_axis_name((enum sn_axis)a), x, sn_axis_name((enum sn_axis)a));
     if (g->picture->parts > 1)
         svg_text(g, "soft", "start", x, g->y, "later parts are lighter");
 }
@@ -324,7 +324,7 @@ static void breakdown_legend(struct svg *g)
             any += s->stage[i].exposed[a];
         (void)snprintf(text, sizeof(text), "exposed %s", sn_axis_name((enum sn_axis)a));
         if (any > 0)
-            x = svg_legend(g, svg_axis_class((enum sn_axis)a), x, text);
+            x = svg_legend(g, sn_axis_name((enum sn_axis)a), x, text);
     }
     (void)svg_legend(g, "idle", x, "bubble");
 }
@@ -341,7 +341,7 @@ void svg_breakdown(struct svg *g)
         double x = piece(g, "compute", SVG_LEFT, t->busy - t->update, &l);
         x = piece(g, "update", x, t->update, &l);
         for (int a = 0; a < SN_NAXES; a++)
-            x = piece(g, svg_axis_class((enum sn_axis)a), x, t->exposed[a], &l);
+            x = piece(g, sn_axis_name((enum sn_axis)a), x, t->exposed[a], &l);
         (void)piece(g, "idle", x, t->idle, &l);
         svg_stage_label(g, i, l.y, l.h);
     }

@@ -270,10 +270,12 @@ enum sn_status sn_verify(const struct sn_verify_world *w, const struct sn_progra
 
 struct sn_grid sn_verify_grid(const struct sn_grid *g)
 {
-    static const enum sn_axis shrinks[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT};
     struct sn_grid out = *g;
-    for (int i = 0; i < 3 && sn_grid_ranks(&out) > SN_VERIFY_RANKS; i++)
-        out.size[shrinks[i]] = out.size[shrinks[i]] > 2 ? 2 : out.size[shrinks[i]];
+    for (int i = 0; i < SN_NGRID_AXES && sn_grid_ranks(&out) > SN_VERIFY_RANKS; i++) {
+        enum sn_axis a = sn_axis_told(i);
+        if (sn_axis_row(a)->is_even && out.size[a] > 2)
+            out.size[a] = 2;
+    }
     out.fold = out.fold > 1 ? out.size[SN_AXIS_TENSOR] : out.fold;
     int replicas =
         out.size[SN_AXIS_DATA] * out.size[SN_AXIS_CONTEXT] * (out.fold > 1 ? out.fold : 1);

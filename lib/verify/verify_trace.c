@@ -27,10 +27,13 @@ static enum sn_status no_memory(const struct tracer *x)
 struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank)
 {
     struct sn_rank_text t;
-    (void)snprintf(t.s, sizeof(t.s), "rank %d (data %d, tensor %d, context %d, pipeline %d)", rank,
-                   sn_grid_coord(g, rank, SN_AXIS_DATA), sn_grid_coord(g, rank, SN_AXIS_TENSOR),
-                   sn_grid_coord(g, rank, SN_AXIS_CONTEXT),
-                   sn_grid_coord(g, rank, SN_AXIS_PIPELINE));
+    int at = snprintf(t.s, sizeof(t.s), "rank %d (", rank);
+    for (int i = 0; i < SN_NGRID_AXES; i++) {
+        enum sn_axis a = sn_axis_told(i);
+        at += snprintf(t.s + at, sizeof(t.s) - (size_t)at, "%s%s %d", i ? ", " : "",
+                       sn_axis_name(a), sn_grid_coord(g, rank, a));
+    }
+    (void)snprintf(t.s + at, sizeof(t.s) - (size_t)at, ")");
     return t;
 }
 

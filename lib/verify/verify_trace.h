@@ -69,7 +69,7 @@ struct sn_trace_wire sn_trace_wire(const struct sn_trace *t, int post);
 
 /* "rank 3 (data 0, tensor 1, context 0, pipeline 1)" */
 struct sn_rank_text {
-    char s[96];
+    char s[192];
 };
 struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank);
 

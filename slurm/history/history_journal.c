@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "slurm/history/history.h"
 #include "slurm/scheduler/hostlist.h"
+#include "slurm/supervisor/journal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -119,21 +120,6 @@ static enum sn_status take_hosts(char out[SN_HISTORY_HOSTS], int64_t *n, struct 
     return failed ? sn_fail(err, SN_ENOMEM, "journal: no memory for the names of nodes") : SN_OK;
 }
 
-/* "data 2 x tensor 4": the axes that are cut. */
-static void take_layout(char out[128], struct sn_json layout)
-{
-    static const char *const axes[] = {"data", "tensor", "context", "expert", "pipeline"};
-    size_t at = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++) {
-        int64_t v = count(layout, axes[i], 1);
-        if (v > 1 && v < INT32_MAX)
-            at += (size_t)snprintf(out + at, 128 - at, "%s%s %d", at ? " x " : "", axes[i], (int)v);
-    }
-    if (at == 0 && count(layout, "data", 0) == 1)
-        (void)snprintf(out, 128, "data 1");
-}
-
 /* ---- attempts and hosts ---------------------------------------------------------------------- */
 
 static void add_attempt(struct sn_history *h, int at, int64_t n)
@@ -229,7 +215,7 @@ static enum sn_status take_launch(struct sn_history_attempt *a, const char *host
                        : count(line, "from_step", -1);
     (void)sn_json_bool(sn_json_get(line, "relaid"), &relaid);
     a->relaid = relaid;
-    take_layout(a->layout, sn_json_get(line, "layout"));
+    sn_journal_layout(a->layout, line);
     SN_TRY(take_hosts(a->nodes, &a->n_nodes, sn_json_get(line, "nodes"), err));
     if (a->n_nodes == 0 && host[0]) { /* outside of a job: where the supervisor is */
         (void)snprintf(a->nodes, sizeof(a->nodes), "%s", host);

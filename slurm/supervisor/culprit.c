@@ -270,13 +270,6 @@ static void add_cost(double *cost, const struct sn_flight_view *v, int ranks,
     cost[last] += second - least; /* without it the second would have been the last */
 }
 
-/* Members of these groups do the same work at the same time; those of a pipeline do not. */
-static bool is_even(int group)
-{
-    return group == SN_GROUP_TENSOR || group == SN_GROUP_CONTEXT || group == SN_GROUP_DATA ||
-           group == SN_GROUP_REPLICA;
-}
-
 bool sn_straggler_find(struct sn_culprit *out, const struct sn_flight_view *v, int ranks,
                        const struct sn_grid *g)
 {
@@ -285,8 +278,8 @@ bool sn_straggler_find(struct sn_culprit *out, const struct sn_flight_view *v, i
     for (int r = 0; cost && r < ranks; r++)
         for (int i = 0; i < v[r].n; i++) {
             const struct sn_flight_event *e = &v[r].event[i];
-            if (e->peer < 0 && is_even(e->group) && e->state == SN_FLIGHT_DONE &&
-                sn_group_size(g, r, (enum sn_group)e->group) > 1 &&
+            if (e->peer < 0 && sn_group_is_even((enum sn_group)e->group) &&
+                e->state == SN_FLIGHT_DONE && sn_group_size(g, r, (enum sn_group)e->group) > 1 &&
                 sn_group_member(g, r, (enum sn_group)e->group, 0) == r)
                 add_cost(cost, v, ranks, g, r, e);
         }

@@ -1,4 +1,5 @@
 #include "lib/base/exit_code.h"
+#include "lib/layout/axes.h"
 #include "slurm/supervisor/journal.h"
 #include "slurm/supervisor/platform.h"
 
@@ -34,12 +35,16 @@ enum sn_status sn_journal_write(const struct sn_journal *j, struct sn_str *line,
 
 static void add_layout(struct sn_str *line, const struct sn_layout_config *l)
 {
-    char text[256];
-    (void)snprintf(text, sizeof(text),
-                   "{\"data\": %d, \"tensor\": %d, \"context\": %d, \"pipeline\": %d, "
-                   "\"micro_batch\": %d, \"virtual_stages\": %d, \"zero\": %d}",
-                   l->data, l->tensor, l->context, l->pipeline, l->micro_batch, l->virtual_stages,
-                   l->zero);
+    char text[256] = "{";
+    size_t at = 1;
+    int size[SN_NGRID_AXES];
+    sn_axes_sizes(size, l);
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "\"%s\": %d, ",
+                               sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
+    (void)snprintf(text + at, sizeof(text) - at,
+                   "\"micro_batch\": %d, \"virtual_stages\": %d, \"zero\": %d}", l->micro_batch,
+                   l->virtual_stages, l->zero);
     sn_jsonl_raw(line, "layout", text);
 }
 
@@ -95,6 +100,21 @@ enum sn_status sn_journal_suspect(const struct sn_journal *j, int attempt,
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
+
+void sn_journal_layout(char out[SN_JOURNAL_LAYOUT], struct sn_json launch)
+{
+    struct sn_json layout = sn_json_get(launch, "layout");
+    size_t at = 0;
+    out[0] = '\0';
+    for (int i = 0; i < SN_NGRID_AXES && at < SN_JOURNAL_LAYOUT; i++) {
+        int64_t v = sn_json_get_integer(layout, sn_axis_name(sn_axis_told(i)), 1);
+        if (v > 1 && v < INT32_MAX)
+            at += (size_t)snprintf(out + at, SN_JOURNAL_LAYOUT - at, "%s%s %d", at ? " x " : "",
+                                   sn_axis_name(sn_axis_told(i)), (int)v);
+    }
+    if (at == 0 && sn_json_get_integer(layout, sn_axis_name(sn_axis_told(0)), 0) == 1)
+        (void)snprintf(out, SN_JOURNAL_LAYOUT, "%s 1", sn_axis_name(sn_axis_told(0)));
+}
 
 /* Was the attempt asked to leave? Such an end is no failure. */
 static bool is_asked(const char *cause)

@@ -22,6 +22,7 @@
 #ifndef SN_JOURNAL_H
 #define SN_JOURNAL_H
 
+#include "lib/base/json.h"
 #include "lib/base/jsonl.h"
 #include "lib/config/config.h"
 #include "slurm/scheduler/allocation.h"
@@ -58,6 +59,11 @@ struct sn_journal_launch {
 };
 enum sn_status sn_journal_launch(const struct sn_journal *j, const struct sn_journal_launch *l,
                                  struct sn_err *err);
+
+/* The axes of a launch's layout that have several ranks: "data 2 x tensor 4"; "data 1" where none
+ * has; "" where nothing is said. */
+enum { SN_JOURNAL_LAYOUT = 128 };
+void sn_journal_layout(char out[SN_JOURNAL_LAYOUT], struct sn_json launch);
 
 struct sn_journal_end {
     int attempt, exit_code;

@@ -30,13 +30,10 @@ static void add_rank(struct sn_str *out, const struct sn_map *m, int rank)
     const struct sn_place *p = &m->places->v[process];
     sn_str_add(out, "{\"rank\": %d, \"process\": %d", rank, process);
     add_text(out, "host", p->host);
-    sn_str_add(out,
-               ", \"node\": %d, \"local\": %d, \"data\": %d, \"tensor\": %d, \"context\": %d, "
-               "\"pipeline\": %d",
-               p->node, p->local, sn_grid_coord(m->grid, rank, SN_AXIS_DATA),
-               sn_grid_coord(m->grid, rank, SN_AXIS_TENSOR),
-               sn_grid_coord(m->grid, rank, SN_AXIS_CONTEXT),
-               sn_grid_coord(m->grid, rank, SN_AXIS_PIPELINE));
+    sn_str_add(out, ", \"node\": %d, \"local\": %d", p->node, p->local);
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        sn_str_add(out, ", \"%s\": %d", sn_axis_name(sn_axis_told(i)),
+                   sn_grid_coord(m->grid, rank, sn_axis_told(i)));
     add_text(out, "cpus", p->here.cpus);
     sn_str_add(out, ", \"numa\": %d", p->here.numa);
     add_text(out, "gpu", gpu_of(m, process));
@@ -90,22 +87,24 @@ void sn_map_table(struct sn_str *out, const struct sn_map *m)
         gpu = wider(gpu, gpu_of(m, i));
         nic = wider(nic, nic_of(m, i));
     }
-    sn_str_add(
-        out,
-        "rank  process  data tensor context pipeline  %-*s local  %-*s numa  %-*s %-*s switch\n",
-        host, "host", cpus, "cpus", gpu, "gpu", nic, "nic");
+    sn_str_add(out, "rank  process ");
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        sn_str_add(out, " %s", sn_axis_name(sn_axis_told(i)));
+    sn_str_add(out, "  %-*s local  %-*s numa  %-*s %-*s switch\n", host, "host", cpus, "cpus", gpu,
+               "gpu", nic, "nic");
     for (int r = 0; r < m->places->n; r++) {
         int q = m->process_of[r];
         const struct sn_place *p = &m->places->v[q];
         char numa[16] = "-";
         if (p->here.numa >= 0)
             (void)snprintf(numa, sizeof(numa), "%d", p->here.numa);
-        sn_str_add(
-            out, "%4d  %7d  %4d %6d %7d %8d  %-*s %5d  %-*s %4s  %-*s %-*s %s\n", r, q,
-            sn_grid_coord(m->grid, r, SN_AXIS_DATA), sn_grid_coord(m->grid, r, SN_AXIS_TENSOR),
-            sn_grid_coord(m->grid, r, SN_AXIS_CONTEXT), sn_grid_coord(m->grid, r, SN_AXIS_PIPELINE),
-            host, p->host, p->local, cpus, or_unknown(p->here.cpus), numa, gpu,
-            or_unknown(gpu_of(m, q)), nic, or_unknown(nic_of(m, q)), or_unknown(p->path));
+        sn_str_add(out, "%4d  %7d ", r, q);
+        for (int i = 0; i < SN_NGRID_AXES; i++)
+            sn_str_add(out, " %*d", (int)strlen(sn_axis_name(sn_axis_told(i))),
+                       sn_grid_coord(m->grid, r, sn_axis_told(i)));
+        sn_str_add(out, "  %-*s %5d  %-*s %4s  %-*s %-*s %s\n", host, p->host, p->local, cpus,
+                   or_unknown(p->here.cpus), numa, gpu, or_unknown(gpu_of(m, q)), nic,
+                   or_unknown(nic_of(m, q)), or_unknown(p->path));
     }
 }
 

@@ -206,8 +206,45 @@ static void a_layout_gives_sizes_and_order(void)
     tap_ok(sn_config_least_ranks(&l) == 24, "without data: those of one copy");
 }
 
+static void every_axis_is_told_once_and_found_by_its_name(void)
+{
+    bool told[SN_NAXES] = {false};
+    int found = 0, of_grid = 0, coloured = 0;
+    for (int i = 0; i < SN_NAXES; i++) {
+        enum sn_axis a = sn_axis_told(i), b;
+        found += sn_axis_find(&b, sn_axis_name(a)) && a == b && !told[a];
+        told[a] = true;
+        of_grid += i < SN_NGRID_AXES && (int)a < SN_NGRID_AXES;
+        coloured += sn_axis_row(a)->colour != NULL;
+    }
+    enum sn_axis none;
+    tap_ok(found == SN_NAXES, "all axes are told, each once");
+    tap_ok(of_grid == SN_NGRID_AXES, "the grid's first");
+    tap_ok(coloured == SN_NAXES, "each has a colour");
+    tap_ok(!sn_axis_find(&none, "tensors"), "what is no axis is not found");
+    struct sn_layout_config l = {.data = 5, .tensor = 2, .context = 3, .pipeline = 4}, same = {0};
+    int size[SN_NGRID_AXES];
+    sn_axes_sizes(size, &l);
+    sn_axes_set_sizes(&same, size);
+    tap_ok(memcmp(&l, &same, sizeof(l)) == 0, "sizes that are taken and set are the same layout");
+}
+
+static void members_of_even_groups_are_those_that_work_alike(void)
+{
+    static const enum sn_group even[] = {SN_GROUP_TENSOR, SN_GROUP_CONTEXT, SN_GROUP_DATA,
+                                         SN_GROUP_REPLICA};
+    int n = 0, all = 0;
+    for (int i = 0; i < 4; i++)
+        n += sn_group_is_even(even[i]);
+    for (int q = 0; q < SN_NGROUPS; q++)
+        all += sn_group_is_even((enum sn_group)q);
+    tap_ok(n == 4 && all == 4, "tensor, context, data and replicas are even, and nothing else");
+}
+
 int main(void)
 {
+    every_axis_is_told_once_and_found_by_its_name();
+    members_of_even_groups_are_those_that_work_alike();
     a_layout_gives_sizes_and_order();
     replicas_of_a_node_are_neighbours_of_their_group();
     every_rank_has_its_own_coordinates();
