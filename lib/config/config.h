@@ -18,6 +18,7 @@
 #include "lib/config/lr_schedule.h"
 #include "lib/config/optimizer.h"
 #include "lib/config/pipeline_schedule.h"
+#include "lib/config/zero_stage.h"
 
 #include <stdbool.h>
 #include <stdint.h>

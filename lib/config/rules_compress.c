@@ -174,7 +174,7 @@ enum sn_status sn_rule_difference(const struct sn_config *c, const struct sn_set
         return sn_settings_fail(s, key, err,
                                 "a lossless codec gains nothing by differences; use mpc, or a "
                                 "lossy one with -diff");
-    if (!z->diff || c->layout.zero != 3)
+    if (!z->diff || !sn_weights_are_slices(sn_zero_holding(c->layout.zero)))
         return SN_OK;
     return sn_settings_fail(s, key, err,
                             "-diff needs weights that stay with every rank, and layout.zero is 3; "
@@ -229,7 +229,7 @@ enum sn_status sn_rule_low_rank(const struct sn_config *c, const struct sn_setti
             "powersgd multiplies gradients in fp32, and train.grad_dtype is %s; "
             "use fp32, or a codec such as int8",
             sn_dtype_name(c->train.grad_dtype));
-    if (c->layout.zero < 2)
+    if (!sn_gradients_are_temporary(sn_zero_holding(c->layout.zero)))
         return SN_OK;
     return sn_settings_fail(
         s, key, err,

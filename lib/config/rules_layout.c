@@ -172,8 +172,8 @@ static enum sn_status exchange_fits_delayed_weights(const struct sn_config *c,
 {
     const struct sn_layout_config *l = &c->layout;
     bool shared_out = l->expert > 1, both = shared_out && sn_config_slices(c) > 1;
-    if (!sn_schedule_traits(l->schedule)->delays_weights || l->zero < 2 ||
-        sn_config_expert_members(c) == 1)
+    if (!sn_schedule_traits(l->schedule)->delays_weights ||
+        !sn_gradients_are_temporary(sn_zero_holding(l->zero)) || sn_config_expert_members(c) == 1)
         return SN_OK;
     return sn_settings_fail(s, shared_out ? "layout.expert" : "layout.expert_tensor", err,
                             "%d with schedule %s and zero %d is not built yet; use %s"
@@ -322,7 +322,8 @@ static enum sn_status tile_is_whole_blocks(const struct sn_config *c, const stru
 static enum sn_status gradients_fit_zero(const struct sn_config *c, const struct sn_settings *s,
                                          struct sn_err *err)
 {
-    if (c->train.grad_dtype == SN_F32 || c->layout.zero < 2)
+    if (c->train.grad_dtype == SN_F32 ||
+        !sn_gradients_are_temporary(sn_zero_holding(c->layout.zero)))
         return SN_OK;
     return sn_settings_fail(s, "train.grad_dtype", err,
                             "%s with layout.zero %d is not built yet; use fp32, or zero 0 or 1",

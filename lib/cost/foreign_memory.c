@@ -5,14 +5,14 @@
 
 /* --- states ----------------------------------------------------------------------------------- */
 
-/* Parameters whose weights, gradients or optimizer states (from ZeRO stage `from` on a slice) are
- * on this rank. */
-static double elements(const struct sn_job *j, int from)
+/* Parameters whose weights, gradients or optimizer states, all or a slice of them, are on this
+ * rank. */
+static double elements(const struct sn_job *j, enum sn_hold held)
 {
     double n = 0;
     for (int b = 0; b < j->n_buckets; b++)
         n += (double)j->buckets[b].n /
-             (j->zero >= from ? (double)j->group_size[SN_GROUP_REPLICA] : 1);
+             (held == SN_HOLD_SLICE ? (double)j->group_size[SN_GROUP_REPLICA] : 1);
     return n;
 }
 
@@ -64,11 +64,11 @@ void sn_foreign_memory(struct sn_memory_plan *m, const struct sn_job *j,
                        const struct sn_software *s)
 {
     if (s->param_bytes > 0)
-        m->params = (int64_t)(s->param_bytes * elements(j, 3));
+        m->params = (int64_t)(s->param_bytes * elements(j, j->held->weights));
     if (s->grad_bytes > 0)
-        m->grads = (int64_t)(s->grad_bytes * elements(j, 2));
+        m->grads = (int64_t)(s->grad_bytes * elements(j, j->held->gradients));
     if (s->optimizer_bytes > 0)
-        m->optimizer = (int64_t)(s->optimizer_bytes * elements(j, 1));
+        m->optimizer = (int64_t)(s->optimizer_bytes * elements(j, j->held->optimizer));
     if (s->kept_replicated > 0 || s->kept_sharded > 0) {
         m->activations = (int64_t)activations(j, s);
         m->workspace = m->comm = 0;

@@ -140,7 +140,7 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum 
         const struct sn_shard *shard = &j->shards[i];
         const struct sn_bucket *b = &j->buckets[shard->bucket];
         if (sn_state_buffer(j, b, k) < 0 || !owns_copy(j, b, k) || b->replicas != replicas ||
-            sn_bucket_zero(j, b))
+            sn_updates_are_slices(&b->held))
             continue;
         for (int q = 0; q < shard->n_pieces; q++)
             n += shard->piece[q].n * shard->piece[q].n_cols;
@@ -191,7 +191,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
 {
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[shard->bucket];
-    int64_t slice = sn_bucket_zero(j, b) ? j->group_index[b->replicas] * b->slice : 0;
+    int64_t slice = sn_updates_are_slices(&b->held) ? j->group_index[b->replicas] * b->slice : 0;
     int buf = sn_state_buffer(j, b, k);
     if (buf < 0)
         return;
@@ -206,7 +206,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
             add_own(l, &p);
             continue;
         }
-        if (!sn_bucket_zero(j, b)) {
+        if (!sn_updates_are_slices(&b->held)) {
             add_shared(l, &p, s);
             continue;
         }
@@ -257,7 +257,7 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
         bool other_end = b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0;
         if (sn_state_buffer(j, b, k) < 0 || other_end || b->replicas != replicas)
             continue;
-        bool cut = sn_bucket_zero(j, b) > 0;
+        bool cut = sn_updates_are_slices(&b->held);
         *(cut ? &slices : &whole) += b->slice;
         out->boxes += cut ? 2 : 0; /* cut rows at both ends */
     }
@@ -267,7 +267,7 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
         out->boxes += j->shards[i].n_pieces;
         widest = j->shards[i].cols > widest ? j->shards[i].cols : widest;
     }
-    if ((!j->zero || whole > 0) && members > 1)
+    if ((!sn_updates_are_slices(j->held) || whole > 0) && members > 1)
         whole = (whole + members - 1) / members + widest;
     out->floats += slices + whole;
 }

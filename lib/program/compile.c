@@ -81,9 +81,9 @@ static void emit_begin(struct sn_emit *e)
     const struct sn_job *j = e->job;
     for (int b = 0; b < j->n_buckets; b++) {
         e->bucket_gather[b] = -1;
-        int zero = sn_bucket_zero(j, &j->buckets[b]);
-        e->bucket_weight[b] = zero == 3 ? -1 : j->buckets[b].weight;
-        e->bucket_grad[b] = zero >= 2 ? -1 : j->buckets[b].grad;
+        const struct sn_bucket *x = &j->buckets[b];
+        e->bucket_weight[b] = sn_weights_are_slices(&x->held) ? -1 : x->weight;
+        e->bucket_grad[b] = sn_gradients_are_temporary(&x->held) ? -1 : x->grad;
     }
     e->value[j->model->nodes[0].in[0]].buf = j->ids;
 }
@@ -320,7 +320,7 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     j->threads = env->threads;
     j->dtype = c->train.precision;
     SN_TRY(place_rank(j, env->rank, err));
-    j->zero = j->group_size[SN_GROUP_REPLICA] > 1 ? l->zero : 0;
+    j->held = sn_config_holding(c);
     j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
     struct sn_cut head = sn_cut_of(j, "head");
     struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);

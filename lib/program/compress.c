@@ -218,7 +218,8 @@ static bool advance(struct pass *x, struct sn_coded_move *m)
 
 static bool ends_early(const struct pass *x, const struct sn_op *op)
 {
-    return op->codable == 1 + SN_CODED_DATA && op->is_weight_grad && x->j->zero < 2;
+    return op->codable == 1 + SN_CODED_DATA && op->is_weight_grad &&
+           !sn_gradients_are_temporary(x->j->held);
 }
 
 /* The oldest moves on; a second leg is under way as the newest. */

@@ -74,8 +74,8 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
     }
 }
 
-/* ZeRO 2 and 3: gradients of one micro-batch are a temporary. What lies between its shards is summed
- * with them, so it must be numbers. */
+/* A temporary for those of one micro-batch. What lies between its shards is summed with them, so it
+ * must be numbers. */
 static void open_bucket_grad(struct sn_emit *e, int bucket)
 {
     const struct sn_bucket *b = &e->job->buckets[bucket];
@@ -90,7 +90,7 @@ static void open_bucket_grad(struct sn_emit *e, int bucket)
 void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool as_row)
 {
     const struct sn_shard *q = &e->job->shards[shard];
-    bool over_micros = e->job->zero < 2;
+    bool over_micros = !sn_gradients_are_temporary(e->job->held);
     struct sn_view v = sn_weight(e, shard);
     v.buf = e->bucket_grad[q->bucket];
     op->out[out] = as_row ? flat(v) : v;
@@ -104,7 +104,7 @@ void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool
 void sn_shard_ready(struct sn_emit *e, int shard)
 {
     int bucket = e->job->shards[shard].bucket;
-    if (e->job->zero >= 2 && e->bucket_grad[bucket] < 0)
+    if (sn_gradients_are_temporary(e->job->held) && e->bucket_grad[bucket] < 0)
         open_bucket_grad(e, bucket);
 }
 

@@ -226,12 +226,12 @@ struct sn_bucket {
     enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
                                EXPERT_DATA */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
-    int layer;               /* ZeRO 2 and 3: buckets do not cross layers */
+    struct sn_holding held;  /* by a rank, of its weights, gradients and optimizer state */
+    int layer;               /* where gradients are a temporary: buckets do not cross layers */
     int first, n_shards;     /* its shards, in order of offset: sn_bucket_shard */
     int64_t n;               /* elements, padding included: a multiple of 32 x members */
-    int64_t slice;           /* what a rank keeps of divided arrays: n, or n / members */
-    /* state buffers, -1 where there is none. ZeRO 3: weight is a slice (else n long); ZeRO 2 and 3:
-     * grad is a slice; ZeRO 1 to 3: master (unless it is the weights) and moments are */
+    int64_t slice;           /* elements that a rank holds of divided arrays: n, or n / members */
+    /* state buffers, -1 where there is none; as long as `held` says */
     int weight, master, grad, moment[SN_MAX_MOMENTS];
     int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
     int factors; /* PowerSGD: the right ones of its matrices, the same on all replicas: fp32 [sum of
@@ -258,7 +258,7 @@ struct sn_job {
     int64_t head_block;  /* rows of logits that exist at once */
     bool text_only;      /* sn_job_create_text */
     enum sn_dtype dtype; /* storage */
-    int zero;            /* ZeRO stage in effect: 0 where there is but one replica */
+    const struct sn_holding *held; /* by a rank, of what is not frozen (ZeRO) */
     struct sn_shard *shards;
     struct sn_shard_piece *shard_pieces; /* of all shards */
     struct sn_bucket *buckets;
@@ -326,8 +326,6 @@ void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The shard of a bucket that begins at an element; -1. */
 int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset);
-/* The ZeRO stage that a bucket is under. */
-int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b);
 /* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the
  * capacity leaves of them. */
 int64_t sn_expert_rows(const struct sn_config *c);

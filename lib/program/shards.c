@@ -157,7 +157,10 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
         b.sum = SN_GROUP_TIED;
     }
     b.grad_type = u->matrix ? j->config->train.grad_dtype : SN_F32;
-    b.layer = sn_bucket_zero(j, &b) >= 2 ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
+    b.held = *(b.is_bias ? sn_zero_holding(0) : j->held);
+    b.layer = sn_gradients_are_temporary(&b.held) ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
+    if (!b.trains && !b.counts)
+        b.held.gradients = SN_HOLD_NOTHING;
     return b;
 }
 
@@ -223,16 +226,11 @@ static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
     return SN_OK;
 }
 
-int sn_bucket_zero(const struct sn_job *j, const struct sn_bucket *b)
-{
-    return b->is_bias ? 0 : j->zero;
-}
-
 static void close_buckets(struct sn_job *j)
 {
     for (int i = 0; i < j->n_buckets; i++) {
         struct sn_bucket *b = &j->buckets[i];
-        int64_t members = sn_bucket_zero(j, b) ? j->group_size[b->replicas] : 1;
+        int64_t members = sn_updates_are_slices(&b->held) ? j->group_size[b->replicas] : 1;
         b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
         b->slice = b->n / members;
     }

@@ -23,22 +23,26 @@ static int add(struct sn_program *p, const struct sn_bucket *b, int number, enum
     return i;
 }
 
+static int64_t held(const struct sn_bucket *b, enum sn_hold h)
+{
+    return h == SN_HOLD_ALL ? b->n : h == SN_HOLD_SLICE ? b->slice : 0;
+}
+
 static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
 {
     struct sn_bucket *b = &j->buckets[i];
     enum sn_dtype dtype = b->is_bias ? SN_F32 : j->dtype;
-    int zero = sn_bucket_zero(j, b);
-    b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", zero == 3 ? b->slice : b->n);
+    b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", held(b, b->held.weights));
     b->master = b->weight;
     if (dtype != SN_F32 || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
     b->grad = b->feedback = b->factors = -1;
     for (int k = 0; k < SN_MAX_MOMENTS; k++)
         b->moment[k] = -1;
-    if (!b->trains && !b->counts)
-        return;
-    b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", zero >= 2 ? b->slice : b->n);
-    if (b->counts)
+    int64_t gradients = held(b, b->held.gradients);
+    if (gradients > 0)
+        b->grad = add(p, b, i, SN_CLASS_GRAD, b->grad_type, "grad", gradients);
+    if (!b->trains)
         return;
     const struct sn_optimizer_row *o = sn_optimizer_row(j->config->train.optimizer.kind);
     for (int k = 0; k < o->n_moments; k++)

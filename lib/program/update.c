@@ -29,7 +29,7 @@ static struct sn_view own(const struct sn_job *j, const struct sn_program *p,
                           const struct sn_bucket *b, int buf)
 {
     struct sn_view v = sn_view_flat(p, buf);
-    if (j->zero > 0 && v.cols > b->slice) {
+    if (sn_updates_are_slices(j->held) && v.cols > b->slice) {
         v.cols = b->slice;
         v.index = SN_AT_REPLICA;
         v.stride = b->slice;
@@ -112,7 +112,7 @@ static struct sn_view gradients(const struct sn_job *j, struct sn_program *p,
 static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
                       struct tile t)
 {
-    unsigned only = b->copies | (j->zero ? 0 : 1u << b->replicas);
+    unsigned only = b->copies | (sn_updates_are_slices(j->held) ? 0 : 1u << b->replicas);
     struct sn_view g = gradients(j, p, b, t, only);
     struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
     op->in[SN_SQ_NORM_G] = g;
@@ -176,7 +176,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         if (!b->trains)
             continue;
         for_tiles(j, p, b, step);
-        if (j->zero != 1 && j->zero != 2)
+        if (!sn_updates_are_gathered(j->held))
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);
         op.in[SN_MOVE_FROM] = own(j, p, b, b->weight); /* in place: its own block of the output */

@@ -12,8 +12,7 @@
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b)
 {
     const struct sn_coding *z = &j->config->layout.compress.coding[SN_CODED_ZERO];
-    int zero = sn_bucket_zero(j, b);
-    bool gathers = (zero == 1 || zero == 2) && j->group_size[b->replicas] > 1;
+    bool gathers = sn_updates_are_gathered(&b->held) && j->group_size[b->replicas] > 1;
     return gathers && b->trains && sn_coding_loses(z) ? z : NULL;
 }
 
@@ -30,24 +29,26 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;
     const struct sn_bucket *b = &j->buckets[bucket];
-    if (j->zero < 2 && (j->group_size[b->replicas] == 1 || sn_low_rank_reduce(e, bucket)))
+    bool temporary = sn_gradients_are_temporary(&b->held);
+    bool slices = sn_updates_are_slices(&b->held);
+    if (!temporary && (j->group_size[b->replicas] == 1 || sn_low_rank_reduce(e, bucket)))
         return;
     struct sn_op op =
-        sn_comm_op(j->zero ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
+        sn_comm_op(slices ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
     op.is_weight_grad = true;
     op.codable = 1 + SN_CODED_DATA;
-    op.when = j->zero >= 2 ? SN_EVERY : SN_LAST;
+    op.when = temporary ? SN_EVERY : SN_LAST;
     op.in[SN_MOVE_FROM] = sn_view_flat(e->p, e->bucket_grad[bucket]);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, b->grad);
-    if (j->zero == 1) { /* in place: the slice is the own block of what is summed */
+    if (slices && !temporary) { /* in place: the slice is the own block of what is summed */
         op.out[SN_MOVE_TO].cols = b->slice;
         op.out[SN_MOVE_TO].index = SN_AT_REPLICA;
         op.out[SN_MOVE_TO].stride = b->slice;
     }
-    if (j->zero >= 2)
+    if (temporary)
         op.acc[SN_MOVE_TO] = SN_ACC_FIRST_WRITES;
     int id = sn_op_append(e->p, &op);
-    if (j->zero < 2)
+    if (!temporary)
         return; /* the update waits */
     if (e->n_posted == SN_MAX_POSTED)
         wait_for_oldest(e);
@@ -60,7 +61,7 @@ void sn_zero_leave_chunk(struct sn_emit *e)
         wait_for_oldest(e);
     sn_low_rank_end(e);
     for (int b = 0; b < e->job->n_buckets; b++)
-        if (sn_bucket_zero(e->job, &e->job->buckets[b]) == 3)
+        if (sn_weights_are_slices(&e->job->buckets[b].held))
             e->bucket_weight[b] = e->bucket_gather[b] = -1;
 }
 
@@ -118,13 +119,13 @@ static void wait_for_gather(struct sn_emit *e, int bucket)
  * it would cost its memory. */
 static void forget(struct sn_emit *e, int bucket)
 {
-    if (sn_bucket_zero(e->job, &e->job->buckets[bucket]) == 3)
+    if (sn_weights_are_slices(&e->job->buckets[bucket].held))
         e->bucket_weight[bucket] = -1;
 }
 
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
 {
-    if (e->job->zero != 3 || unit == e->unit)
+    if (!sn_weights_are_slices(e->job->held) || unit == e->unit)
         return;
     int step = backward ? -1 : 1;
     if (e->unit == unit - step) /* else the first of its chunk */

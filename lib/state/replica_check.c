@@ -31,14 +31,14 @@ struct sn_replica_check {
     bool is_hashing;
 };
 
-static bool is_whole(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
+static bool is_whole(const struct sn_bucket *b, enum sn_state_kind k)
 {
-    return !sn_bucket_zero(j, b) || k == SN_STATE_REPLICA || k == SN_STATE_FEEDBACK;
+    return !sn_updates_are_slices(&b->held) || k == SN_STATE_REPLICA || k == SN_STATE_FEEDBACK;
 }
 
 static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
-    bool alike = is_whole(j, b, k) && k != SN_STATE_FEEDBACK;
+    bool alike = is_whole(b, k) && k != SN_STATE_FEEDBACK;
     unsigned groups = sn_state_copies(b, k) | (alike ? 1u << b->replicas : 0);
     for (int g = 0; g < SN_NGROUPS; g++)
         if (j->group_size[g] == 1)
@@ -53,8 +53,8 @@ static void add_item(struct sn_replica_check *c, struct sn_exec *x, int shard, e
     const struct sn_shard *q = &j->shards[shard];
     const struct sn_bucket *b = &j->buckets[q->bucket];
     int buf = sn_state_buffer(j, b, k);
-    int64_t slice = is_whole(j, b, k) ? 0 : j->group_index[b->replicas] * b->slice;
-    int64_t end = is_whole(j, b, k) ? b->n : slice + b->slice;
+    int64_t slice = is_whole(b, k) ? 0 : j->group_index[b->replicas] * b->slice;
+    int64_t end = is_whole(b, k) ? b->n : slice + b->slice;
     int64_t lo = q->offset > slice ? q->offset : slice;
     int64_t hi = q->offset + q->rows * q->cols;
     hi = hi < end ? hi : end;

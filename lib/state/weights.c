@@ -222,7 +222,7 @@ static enum sn_status publish(struct sn_exec *x, const struct sn_job *j, struct 
         bool is_replica = sn_state_buffer(j, b, SN_STATE_REPLICA) >= 0;
         if (b->master != b->weight && !(is_replica && keeps_replicas))
             SN_TRY(cast(x, j, b, err));
-        if (sn_bucket_zero(j, b) == 1 || sn_bucket_zero(j, b) == 2)
+        if (sn_updates_are_gathered(&b->held))
             SN_TRY(gather(x, j, comm, b, err));
     }
     comm->ops->take_sent_bytes(comm, dropped);

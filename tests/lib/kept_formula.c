@@ -240,7 +240,8 @@ static struct part_place place_of(const struct sn_job *j, int part)
     struct part_place at = {.first = piece == 0,
                             .last = piece == j->pieces - 1,
                             .alone = j->stages == 1,
-                            .zero = j->zero,
+                            .zero =
+                                j->group_size[SN_GROUP_REPLICA] > 1 ? j->config->layout.zero : 0,
                             .members = j->group_size[SN_GROUP_REPLICA]};
     for (int i = 0; i < j->model->n_nodes; i++) {
         const struct sn_node *n = &j->model->nodes[i];

@@ -178,7 +178,7 @@ static bool each_is_held_once(const struct world *w, int r)
         good = good && claims[e] <= 1;
     sn_free(claims);
     sn_free(memory);
-    return good && (j->zero ? held <= kept_by(j) : held == kept_by(j));
+    return good && (sn_updates_are_slices(j->held) ? held <= kept_by(j) : held == kept_by(j));
 }
 
 /* --- shares ----------------------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static int64_t bound_of(const struct sn_job *j)
         for (int k = 0; k < p->n_pieces; k++)
             padding -= p->piece[k].n * p->piece[k].n_cols;
     }
-    return sn_state_plain(j->config) * (j->zero ? padding : 2 * widest);
+    return sn_state_plain(j->config) * (sn_updates_are_slices(j->held) ? padding : 2 * widest);
 }
 
 static bool shares_are_even(const struct world *w)
