@@ -38,6 +38,50 @@ static bool requests_create(struct sn_exec *x, const struct sn_program *p)
     return x->posted != NULL;
 }
 
+/* Does it change weights, masters or moments? What codecs lost of gradients changes at any time: no
+ * save reads it beside a step. */
+static bool updates_state(const struct sn_job *j, const struct sn_op *op)
+{
+    for (int o = 0; o < SN_MAX_OUT; o++) {
+        int buf = op->out[o].buf;
+        if (buf < 0 || buf >= j->train.n_state_bufs || j->train.bufs[buf].bucket < 0)
+            continue;
+        if (sn_operand_is(&sn_op_row(op->kind)->out[o], SN_ROLE_UPDATED) &&
+            buf != j->buckets[j->train.bufs[buf].bucket].feedback)
+            return true;
+    }
+    return false;
+}
+
+/* The operation of the train program before which the state must have been copied: the first that
+ * updates some of it; where the ranks agree before that, so that all are past the fence when one
+ * updates, this agreement. */
+static int find_fence(const struct sn_job *j)
+{
+    const struct sn_program *p = &j->train;
+    int agreement = -1;
+    for (int s = 0; s < p->n_sched; s++) {
+        const struct sn_chunk *c = &p->chunks[p->sched[s].chunk];
+        struct sn_at at = {.micro = p->sched[s].micro, .micros = p->micros};
+        for (int i = c->first; i < c->first + c->n; i++) {
+            if (!sn_exec_due(&p->ops[i], &at))
+                continue;
+            if (p->ops[i].kind == SN_OP_AGREE)
+                agreement = i;
+            if (updates_state(j, &p->ops[i]))
+                return agreement >= 0 ? agreement : i;
+        }
+    }
+    return agreement; /* nothing is trained */
+}
+
+bool sn_exec_is_fence(struct sn_exec *x, const struct sn_program *p, int i)
+{
+    bool is_fence = p == &x->job->train && i == x->fence_at && !x->is_past_fence;
+    x->is_past_fence |= is_fence;
+    return is_fence;
+}
+
 enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
                                  struct sn_comm *comm, struct sn_accelerator *a, struct sn_err *err)
 {
@@ -46,6 +90,7 @@ enum sn_status sn_exec_create_on(struct sn_exec **out, const struct sn_job *job,
         return sn_fail(err, SN_ENOMEM, "executor: no memory");
     x->job = job;
     x->comm = comm;
+    x->fence_at = find_fence(job);
     x->backend = a ? sn_exec_backend_device() : sn_exec_backend_host();
     enum sn_status st = requests_create(x, &job->train)
                             ? x->backend->create(x, a, err)
@@ -270,6 +315,7 @@ static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int ch
 enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
                              struct sn_at at, struct sn_err *err)
 {
+    x->is_past_fence = false;
     SN_TRY(x->backend->begin(x, p, false, err));
     SN_TRY(walk(x, p, chunk, at, err));
     return x->backend->end(x, false, err);
@@ -295,6 +341,7 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err)
 {
     sn_timeline_start(x);
+    x->is_past_fence = false;
     SN_TRY(x->backend->begin(x, p, true, err));
     SN_TRY(run_schedule(x, p, first_sample, err));
     SN_TRY(x->backend->end(x, true, err));

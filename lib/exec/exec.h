@@ -33,10 +33,10 @@ enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err);
  * (borrowed) asleep and compute nothing. On the thread that will run. */
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 
-/* From now on call fence(arg) in each run of the train program, before the ranks agree on the end
- * of the step: it is the last operation before masters and moments change. From one update to the
- * next they are immutable, so a snapshot may be taken meanwhile, and ends here; and when a rank
- * updates, all have passed the fence. Scalars change before. NULL: no fence. */
+/* From now on call fence(arg) in each run of the train program, before the first operation that
+ * changes weights, masters or moments. From one update to the next they are immutable, so a snapshot
+ * may be taken meanwhile, and ends here. Where the ranks agree before they update, the fence stands
+ * before that: when a rank updates, all have passed it. Scalars change before. NULL: no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
 /* Does this process wait while its operations run? On a device; on this processor it runs them. */

@@ -2,8 +2,9 @@
  * exec_apart.c - which communications between devices are part of graphs (exec_device.h says why).
  *
  * Apart are the axes on which a communication is posted whose WAIT does not come before the next
- * cut. They are cuts themselves, and so may put others apart. Without experts that are shared out
- * a program has no cut but where ranks agree, and nothing is apart.
+ * cut. They are cuts themselves, and so may put others apart. Without experts that are shared out,
+ * and with updates behind the agreement, a program has no cut but where ranks agree, and nothing is
+ * apart.
  */
 #include "lib/exec/exec_device.h"
 
@@ -18,6 +19,12 @@ static bool is_alone(const struct sn_exec *x, const struct sn_op *op)
 static bool cuts_itself(const struct sn_exec *x, const struct sn_op *op)
 {
     return sn_exec_has_rows(op) && !is_alone(x, op);
+}
+
+/* In the midst of a chunk; where ranks agree nothing is under way. */
+static bool is_fence(const struct sn_exec *x, const struct sn_program *p, int i)
+{
+    return p == &x->job->train && i == x->fence_at && p->ops[i].kind != SN_OP_AGREE;
 }
 
 static bool goes_through_channels(const struct sn_exec *x, const struct sn_op *op)
@@ -38,7 +45,7 @@ static bool is_waited_for(const struct sn_exec *x, const struct sn_program *p, i
         const struct sn_op *op = &p->ops[k];
         if (op->kind == SN_OP_WAIT && op->waits_for == p->ops[i].id)
             return true;
-        if (cuts_itself(x, op) || is_apart(x, op))
+        if (cuts_itself(x, op) || is_apart(x, op) || is_fence(x, p, k))
             return false;
     }
     return false;
@@ -67,7 +74,7 @@ void sn_apart_find(struct sn_exec *x, const struct sn_program *p)
     bool has_cuts = false;
     memset(v->apart, 0, sizeof(v->apart));
     for (int i = 0; i < p->n_ops; i++)
-        has_cuts |= cuts_itself(x, &p->ops[i]);
+        has_cuts |= cuts_itself(x, &p->ops[i]) || is_fence(x, p, i);
     while (has_cuts && !v->accelerator->is_shared && put_one_apart(x, p))
         continue;
 }

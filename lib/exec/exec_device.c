@@ -279,11 +279,9 @@ static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const stru
     return sn_channel_wait(x, op, at, err);
 }
 
-/* Before the update: what of the state is still to be copied must be. */
-static enum sn_status fence(struct sn_exec *x, const struct sn_program *p, struct sn_err *err)
+/* What of the state is still to be copied must be. */
+static enum sn_status pass_fence(struct sn_exec *x, struct sn_err *err)
 {
-    if (p != &x->job->train)
-        return SN_OK;
     if (x->fence)
         x->fence(x->fence_arg);
     return sn_mirror_pull_wait(x, err);
@@ -294,15 +292,17 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
                             struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
+    bool is_fence = sn_exec_is_fence(x, p, i);
     if (x->job->group_size[SN_GROUP_WORLD] == 1) {
         v->agree = &p->ops[i];
         if (p == &x->job->train)
             SN_TRY(sn_device_cut(x, err));
-        return fence(x, p, err);
+        return is_fence ? pass_fence(x, err) : SN_OK;
     }
     SN_TRY(settle(x, err));
     use_the_time(x); /* the update is short: most of the step is under way now */
-    SN_TRY(fence(x, p, err));
+    if (is_fence)
+        SN_TRY(pass_fence(x, err));
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_exec_agree(x, &p->ops[i], err));
     return put_scalars(x, err);
@@ -312,13 +312,17 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_program *p, int
                               const struct sn_at *at, struct sn_err *err)
 {
     const struct sn_op *op = &p->ops[i];
+    if (op->kind == SN_OP_AGREE)
+        return agree(x, p, i, err);
+    if (sn_exec_is_fence(x, p, i)) {
+        SN_TRY(sn_device_cut(x, err));
+        SN_TRY(pass_fence(x, err));
+    }
     switch (op->kind) {
     case SN_OP_WAIT:
         return wait(x, op, at, err);
     case SN_OP_ALIAS:
         return SN_OK;
-    case SN_OP_AGREE:
-        return agree(x, p, i, err);
     default:
         return op->kind < SN_NKERNELS ? run_kernel(x, p, i, at, err) : post(x, p, i, at, err);
     }

@@ -179,6 +179,8 @@ static enum sn_status pace_op(struct sn_exec *x, const struct sn_program *p, int
 static void pass_fence(struct sn_exec *x)
 {
     double began = sn_clock();
+    if (!x->fence)
+        return;
     x->fence(x->fence_arg);
     if (x->pace.on)
         sn_pace_communicated(&x->pace, began);
@@ -189,7 +191,7 @@ static enum sn_status time_op(struct sn_exec *x, const struct sn_program *p, int
                               const struct sn_at *at, struct sn_err *err)
 {
     const struct sn_op *op = &p->ops[i];
-    if (op->kind == SN_OP_AGREE && x->fence && p == &x->job->train)
+    if (sn_exec_is_fence(x, p, i))
         pass_fence(x);
     double began = sn_clock();
     sn_timeline_begin(x, i, at, began);

@@ -59,8 +59,8 @@ struct sn_exec_backend {
      * many entries, from i on, need no walk because this call has them executed; 0: walk entry i. */
     enum sn_status (*entry)(struct sn_exec *x, int i, int64_t first_sample, int *done,
                             struct sn_err *err);
-    /* Execute operation i. At AGREE of the train program, before the ranks agree: calls x->fence,
-     * and ends a pull that is under way. Writes the operation's event of x->timeline, and calls
+    /* Execute operation i. Where sn_exec_is_fence() says so, before it: calls x->fence, and ends a
+     * pull that is under way. Writes the operation's event of x->timeline, and calls
      * sn_exec_take_time() if it has waited for the operation. */
     enum sn_status (*op)(struct sn_exec *x, const struct sn_program *p, int i,
                          const struct sn_at *at, struct sn_err *err);
@@ -105,6 +105,8 @@ struct sn_exec {
     struct sn_pace pace; /* of the host */
     struct sn_routed routed;
     int64_t off_plan[SN_NAXES], off_untold[SN_NAXES]; /* since the last take, the last AGREE */
+    int fence_at;                                     /* operation of the train program; -1: none */
+    bool is_past_fence;
     void (*fence)(void *arg);
     void *fence_arg;
     void (*idle)(void *arg); /* called by a backend that would wait */
@@ -164,6 +166,8 @@ void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
 /* Until what was posted is done. */
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                             struct sn_err *err);
+/* Is operation i the one before which the state must have been copied? Once in a walk. */
+bool sn_exec_is_fence(struct sn_exec *x, const struct sn_program *p, int i);
 /* The ranks agree on the end of a step: adds up the scalars of this process's memory. */
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 

@@ -53,14 +53,19 @@ struct run {
 };
 
 /* All that comes before a step on fixed tokens; returns false with a line of diagnosis. */
-static bool prepare(struct run *r, struct sn_config c)
+static bool prepare_text(struct run *r, struct sn_config c, void (*edit)(struct sn_program *p))
 {
     struct sn_err err = {0};
     *r = (struct run){.config = c};
     if (sn_model_create(&r->model, &r->config.model, &r->config.train, &err) != SN_OK ||
         job_create(&r->job, &r->config, r->model, 2, &err) != SN_OK ||
-        sn_comm_create_self(&r->comm, &err) != SN_OK ||
-        sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK ||
+        sn_comm_create_self(&r->comm, &err) != SN_OK) {
+        printf("# %s\n", err.text);
+        return false;
+    }
+    if (edit)
+        edit(&r->job->train);
+    if (sn_exec_create(&r->exec, r->job, r->comm, &err) != SN_OK ||
         job_weights(r->exec, r->job, r->comm, &err) != SN_OK) {
         printf("# %s\n", err.text);
         return false;
@@ -77,6 +82,11 @@ static bool prepare(struct run *r, struct sn_config c)
     s->loss_scale = 1;
     s->tokens_in_step = 8 * 20;
     return true;
+}
+
+static bool prepare(struct run *r, struct sn_config c)
+{
+    return prepare_text(r, c, NULL);
 }
 
 static bool run(struct run *r, const struct sn_program *p)
@@ -195,13 +205,31 @@ static void note(void *arg)
         is_class(w, SN_CLASS_PARAM, w->weights) && is_class(w, SN_CLASS_OPTIM, w->optim);
 }
 
-static void the_fence_stands_before_the_update(enum sn_dtype precision)
+/* As in a text whose updates come before the ranks agree. */
+static void agree_last(struct sn_program *p)
 {
-    const char *name = sn_dtype_name(precision);
+    struct sn_op agreement;
+    int i = 0;
+    while (p->ops[i].kind != SN_OP_AGREE)
+        i++;
+    agreement = p->ops[i];
+    for (; i < p->n_ops - 1; i++) {
+        p->ops[i] = p->ops[i + 1];
+        p->op_of_id[p->ops[i].id] = i;
+    }
+    p->ops[i] = agreement;
+    p->op_of_id[agreement.id] = i;
+}
+
+static void the_fence_stands_before_the_update(enum sn_dtype precision,
+                                               void (*edit)(struct sn_program *p), const char *text)
+{
+    char name[64];
     struct sn_config c = config(SN_LLAMA);
     struct run r;
+    (void)snprintf(name, sizeof(name), "%s, %s", sn_dtype_name(precision), text);
     c.train.precision = precision;
-    if (tap_ok(prepare(&r, c), "%s: a job is made", name)) {
+    if (tap_ok(prepare_text(&r, c, edit), "%s: a job is made", name)) {
         struct watch w = {.run = &r,
                           .weights = copy_of(&r, SN_CLASS_PARAM),
                           .optim = copy_of(&r, SN_CLASS_OPTIM)};
@@ -271,8 +299,9 @@ int main(void)
 {
     splitting_backward_changes_no_bit();
     micro_batches_add_up();
-    the_fence_stands_before_the_update(SN_F32);
-    the_fence_stands_before_the_update(SN_BF16);
+    the_fence_stands_before_the_update(SN_F32, NULL, "agreed before");
+    the_fence_stands_before_the_update(SN_BF16, NULL, "agreed before");
+    the_fence_stands_before_the_update(SN_BF16, agree_last, "agreed behind");
     the_learning_rate_follows_its_schedule();
     the_learning_rate_is_stable_before_it_decays();
     return tap_done();
