@@ -19,18 +19,14 @@ enum {
 };
 #define TAKES(i) (1 + (i))
 
-/* Optimizers of one and of two moments. */
-#define SECOND_1                                                                                   \
+/* The k-th moment of an optimizer that has n. */
+#define MOMENT(n, k, word)                                                                         \
     {                                                                                              \
-        NULL                                                                                       \
-    }
-#define SECOND_2                                                                                   \
-    {                                                                                              \
-        "v", UPDATED                                                                               \
+        (n) > (k) ? (word) : NULL, (n) > (k) ? UPDATED : 0                                         \
     }
 #define UPDATE(KIND, name, n, ...)                                                                 \
     [SN_OP_##KIND] = {.in = {{"g"}},                                                               \
-                      .out = {{"p", UPDATED}, {"m", UPDATED}, SECOND_##n, {"w", OPT}},             \
+                      .out = {{"p", UPDATED}, MOMENT(n, 0, "m"), MOMENT(n, 1, "v"), {"w", OPT}},   \
                       .cost = SN_COST_UPDATE},
 
 /* clang-format off */
