@@ -6,7 +6,7 @@
 #include "tests/cuda_emul/canonical.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <vector>
 
 enum { WORD = 4, WORDS = SN_EMUL_SHARED / WORD, GROUP = 128, GROUPS = SN_BLOCK_MOST / GROUP };
@@ -19,9 +19,13 @@ struct sums {
     size_t products;
 };
 
+/* Where the elements of a tile lie, from the begin of shared memory: [row][16 deep]. */
+typedef const uint32_t (*places)[16];
+
 struct pending {
     struct sn_emul_product product;
     int group;
+    places a, b; /* a: NULL where A is in registers */
 };
 
 static struct thread {
@@ -81,7 +85,7 @@ void sn_emul_publish(void)
     thread[me()].written.clear();
 }
 
-static void is_published(uint64_t at)
+static void is_published(uint32_t at)
 {
     const struct word *w = &word[at / WORD];
     if (at >= SN_EMUL_SHARED)
@@ -91,6 +95,13 @@ static void is_published(uint64_t at)
               "(fence.proxy.async)");
     if (w->writer && w->writer != me() + 1 && w->turn == sn_emul_barriers())
         fault("a product reads what another thread wrote, without a barrier between them");
+}
+
+/* Two rows of a tile, of which two elements share a word. */
+static void are_published(places row, bool turned)
+{
+    for (int i = 0; i < 16; i++)
+        is_published(turned ? row[0][i] : row[i / 8][i % 8 * 2]);
 }
 
 extern "C" {
@@ -152,32 +163,34 @@ static inline uint64_t address(uint64_t d, int row, int depth, bool turned)
     return at ^ (at >> 7 & 7) << 4;
 }
 
-/* Once for each descriptor: `rows` are those of A or columns of B. */
-static void is_taken(uint64_t d, int rows, bool turned)
+/* `rows` are those of A or columns of B; a descriptor is read both ways when it is first named. */
+static places places_of(uint64_t d, int rows, bool turned)
 {
-    static std::set<std::pair<uint64_t, int>> taken;
-    if (!taken.insert({d, 2 * rows + turned}).second)
-        return;
+    static std::map<std::pair<uint64_t, int>, std::vector<uint32_t>> known;
+    std::vector<uint32_t> &at = known[{d, 2 * rows + turned}];
+    if (!at.empty())
+        return (places)at.data();
     const char *why = sn_emul_descriptor_fault(d, turned, rows);
     if (why)
         fault(why);
     struct sn_emul_tile t = sn_emul_tile_of(d, turned);
     for (int row = 0; row < rows; row++)
-        for (int deep = 0; deep < 16; deep++)
-            if (address(d, row, deep, turned) != sn_emul_canonical(t, row, deep))
+        for (int deep = 0; deep < 16; deep++) {
+            at.push_back((uint32_t)address(d, row, deep, turned));
+            if (at.back() != sn_emul_canonical(t, row, deep))
                 fault("two readings of a descriptor differ");
+        }
+    return (places)at.data();
 }
 
-/* Row i / 16 of the two of A, or column i / 16 of the two of fragment n of B, that this thread has;
- * i % 16 deep. */
-static uint64_t of_a(const struct sn_emul_product *p, int i)
+/* The two rows of A, and the two columns of fragment n of B, that this thread has: the first. */
+static int row_of_a(void)
 {
-    int row = me() / 32 % 4 * 16 + sn_emul_lane() / 4 + i / 16 * 8;
-    return address(p->a, row, i % 16, p->a_turned);
+    return me() / 32 % 4 * 16 + sn_emul_lane() / 4;
 }
-static uint64_t of_b(const struct sn_emul_product *p, int n, int i)
+static int column_of_b(int n)
 {
-    return address(p->b, n * 8 + sn_emul_lane() % 4 * 2 + i / 16, i % 16, p->b_turned);
+    return n * 8 + sn_emul_lane() % 4 * 2;
 }
 
 void sn_emul_product_fence(void)
@@ -202,6 +215,8 @@ void sn_emul_product_issue(const struct sn_emul_product *p)
     struct thread *t = &thread[me()];
     std::vector<struct named> *all = &named[me() / GROUP];
     used = true;
+    if (p->n > 32)
+        fault("a product of more than 256 columns");
     if (!t->fenced)
         fault("a product without a fence (wgmma.fence) since the last wait");
     if (t->issued == all->size())
@@ -209,16 +224,14 @@ void sn_emul_product_issue(const struct sn_emul_product *p)
     if ((*all)[t->issued].a != p->a || (*all)[t->issued].b != p->b)
         fault("threads of one warpgroup name different operands of a product");
     t->issued++;
-    if (!p->in_registers)
-        is_taken(p->a, 64, p->a_turned);
-    is_taken(p->b, 8 * p->n, p->b_turned);
-    for (int i = 0; i < 32 && !p->in_registers; i++)
-        is_published(of_a(p, i));
+    places a = p->in_registers ? nullptr : places_of(p->a, 64, p->a_turned),
+           b = places_of(p->b, 8 * p->n, p->b_turned);
+    for (int i = 0; i < 32 && a; i++)
+        is_published(a[row_of_a() + i / 16 * 8][i % 16]);
     for (int n = 0; n < p->n; n++)
-        for (int i = 0; i < 32; i++)
-            is_published(of_b(p, n, i));
+        are_published(b + column_of_b(n), p->b_turned);
     sums_of(t, p->c, p->n)->products++;
-    t->pending.push_back({*p, t->groups});
+    t->pending.push_back({*p, t->groups, a, b});
 }
 
 void sn_emul_product_commit(void)
@@ -226,20 +239,35 @@ void sn_emul_product_commit(void)
     thread[me()].groups++;
 }
 
-static void add(const struct sn_emul_product *p, std::vector<float> &c)
+static inline float number_at(const struct sn_emul_product *p, uint32_t at)
 {
-    float x[2][16], y[2][16];
-    if (p->anew)
-        std::fill(c.begin(), c.end(), 0.0f);
+    uint16_t bits;
+    memcpy(&bits, sn_emul_shared() + at, sizeof(bits));
+    return p->wide[bits];
+}
+
+static void add(const struct pending *q, std::vector<float> &c)
+{
+    enum { MOST = 64 };
+    const struct sn_emul_product *p = &q->product;
+    float x[2][16], y[16][MOST], sum[2][MOST];
+    int columns = 2 * p->n;
     for (int i = 0; i < 32; i++)
-        x[i / 16][i % 16] = p->in_registers ? p->x[i / 16][i % 16] : p->element(of_a(p, i));
-    for (int n = 0; n < p->n; n++) {
-        for (int i = 0; i < 32; i++)
-            y[i / 16][i % 16] = p->element(of_b(p, n, i));
-        float *sum = &c[(size_t)(4 * n)];
+        x[i / 16][i % 16] =
+            q->a ? number_at(p, q->a[row_of_a() + i / 16 * 8][i % 16]) : p->x[i / 16][i % 16];
+    for (int m = 0; m < columns; m++) {
+        const uint32_t *column = q->b[column_of_b(m / 2) + m % 2];
         for (int k = 0; k < 16; k++)
-            for (int i = 0; i < 4; i++)
-                sum[i] += x[i / 2][k] * y[i % 2][k];
+            y[k][m] = number_at(p, column[k]);
+    }
+    for (int row = 0; row < 2; row++) {
+        for (int m = 0; m < columns; m++)
+            sum[row][m] = p->anew ? 0.0f : c[(size_t)(m / 2 * 4 + row * 2 + m % 2)];
+        for (int k = 0; k < 16; k++)
+            for (int m = 0; m < columns; m++)
+                sum[row][m] += x[row][k] * y[k][m];
+        for (int m = 0; m < columns; m++)
+            c[(size_t)(m / 2 * 4 + row * 2 + m % 2)] = sum[row][m];
     }
 }
 
@@ -264,7 +292,7 @@ void sn_emul_product_wait(int most)
             continue;
         }
         struct sums *s = sums_of(t, p.product.c, p.product.n);
-        add(&p.product, s->value);
+        add(&p, s->value);
         s->products--;
     }
     for (const struct sums &s : t->sums)

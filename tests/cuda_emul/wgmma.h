@@ -22,8 +22,8 @@
 #define SN_HAS_WGMMA 1
 
 struct sn_emul_product {
-    float (*element)(uint64_t at); /* of 16 bits, `at` bytes from the begin of shared memory */
-    float (*c)[4];                 /* n fragments of 8 columns */
+    const float *wide; /* the number that each 16 bits are as an element */
+    float (*c)[4];     /* n fragments of 8 columns */
     int n;
     uint64_t a, b; /* descriptors; a is not used where A is in registers */
     bool a_turned, b_turned, in_registers;
@@ -43,11 +43,19 @@ static inline uint64_t sn_wgmma_descriptor(const void *tile, int rows8, int colu
                          columns64);
 }
 
-template <class E> static float sn_emul_element(uint64_t at)
+/* Of every pattern of 16 bits, made once. */
+template <class E> static const float *sn_emul_numbers(void)
 {
-    E e;
-    memcpy(&e, sn_emul_shared() + at, sizeof(e));
-    return sn_emul_wide(e);
+    static float number[1 << 16];
+    static bool made;
+    for (int i = 0; i < 1 << 16 && !made; i++) {
+        uint16_t bits = (uint16_t)i;
+        E e;
+        memcpy(&e, &bits, sizeof(e));
+        number[i] = sn_emul_wide(e);
+    }
+    made = true;
+    return number;
 }
 
 static inline void sn_wgmma_begin(void)
@@ -66,7 +74,7 @@ static inline void sn_wgmma_publish(void)
 
 template <class E> static void sn_wgmma(float c[16][4], uint64_t a, uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, 16, a, b, false, false, false, false, {}};
+    struct sn_emul_product p = {sn_emul_numbers<E>(), c, 16, a, b, false, false, false, false, {}};
     sn_emul_product_issue(&p);
 }
 
@@ -89,7 +97,7 @@ template <class E> static void sn_emul_rows_of(const uint32_t a[4], float x[2][1
 template <class E, int N>
 static void sn_wgmma_turned(float (&c)[N][4], const uint32_t a[4], uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, N, 0, b, false, true, true, false, {}};
+    struct sn_emul_product p = {sn_emul_numbers<E>(), c, N, 0, b, false, true, true, false, {}};
     sn_emul_rows_of<E>(a, p.x);
     sn_emul_product_issue(&p);
 }

@@ -23,7 +23,8 @@ template <int later = 0, int N> static void sn_wgmma_finish(float (&)[N][4])
 template <int TA, int TB, int ADD = 1, class E, int N>
 static void sn_wgmma_shared(float (&c)[N][4], uint64_t a, uint64_t b, const E *)
 {
-    struct sn_emul_product p = {sn_emul_element<E>, c, N, a, b, TA != 0, TB != 0, false, !ADD, {}};
+    struct sn_emul_product p = {
+        sn_emul_numbers<E>(), c, N, a, b, TA != 0, TB != 0, false, !ADD, {}};
     sn_emul_product_issue(&p);
 }
 
