@@ -75,6 +75,9 @@ bool sn_price_is_sized(const struct sn_op *op);
  * long as they are likely to be. */
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op);
+/* Seconds of any operation on its stream: of what ranks send, those that the trainer does not hide. */
+double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,
+                      const struct sn_op *op);
 /* Bytes that cross each level in one step, summed over all ranks of a stage: of all stages they sum
  * to the plan's traffic. A byte counts at the level at which sender and receiver meet. */
 void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,

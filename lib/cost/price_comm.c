@@ -28,6 +28,7 @@
 #include "lib/cost/price.h"
 
 #include "kernels/codec.h"
+#include "lib/program/opinfo.h"
 
 #include <math.h>
 
@@ -213,6 +214,14 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                        ? sn_price_collective(p, c.kind, SN_PRICE_LENGTH, SN_U8, op->group)
                        : 0;
     return ahead + sn_price_collective(p, c.kind, c.n, c.dtype, op->group);
+}
+
+double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,
+                      const struct sn_op *op)
+{
+    if (!sn_op_communicates(op))
+        return sn_price_op(p, prog, op);
+    return (1 - p->software->hidden[sn_group_axis(op->group)]) * sn_price_comm(p, prog, op);
 }
 
 /* ---- bytes by level -------------------------------------------------------------------------- */

@@ -49,17 +49,12 @@ static enum pair pair_of(const struct sn_job *j, const struct sn_op *op)
 
 /* --- before step 1 ---------------------------------------------------------------------------- */
 
-static bool is_transfer(const struct sn_op *op)
-{
-    return sn_op_row(op->kind)->is_transfer;
-}
-
 static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
 {
     unsigned groups = 0;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        bool moves = sn_op_row(op->kind)->moves && !is_transfer(op);
+        bool moves = sn_op_row(op->kind)->moves && !sn_op_is_transfer(op);
         if (moves && j->group_size[op->group] > 1)
             groups |= 1u << op->group;
     }
@@ -210,7 +205,7 @@ static void hash_pairs(const struct sn_exec *x, const struct sn_program *p, uint
         struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
         for (int k = c->first; k < c->first + c->n; k++) {
             const struct sn_op *op = &p->ops[k];
-            if (!is_transfer(op) || !sn_exec_due(op, &at))
+            if (!sn_op_is_transfer(op) || !sn_exec_due(op, &at))
                 continue;
             enum pair q = pair_of(x->job, op);
             int64_t word[3] = {(int64_t)hash[q], op->tag, at.micro};
@@ -325,7 +320,7 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
                               const struct sn_transfer *t, int place, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    bool is_pair = is_transfer(op), is_list = t->exchange || op->kind == SN_OP_SHIFT;
+    bool is_pair = sn_op_is_transfer(op), is_list = t->exchange || op->kind == SN_OP_SHIFT;
     enum pair k = is_pair ? pair_of(x->job, op) : TO_NEXT;
     int channel = is_pair ? PAIR_CHANNEL + (int)k : (int)op->group;
     int stream = is_pair ? SN_STREAM_PAIR + (int)k : SN_STREAM_AXIS + (int)sn_group_axis(op->group);

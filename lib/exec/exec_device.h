@@ -30,12 +30,11 @@
 #include "lib/exec/accelerator.h"
 #include "lib/exec/exec_inner.h"
 
-/* Streams: operations, then collectives by the axis that they are billed to, then transfers between
- * pipeline neighbours, each way on its own, because one that waits for its peer must hold up
- * nothing else. */
+/* Streams of a device. COMPUTE is the program's; its collectives and rings are on that of the axis
+ * that they are billed to, its transfers on that of a pipeline neighbour, each way on its own,
+ * because one that waits for its peer must hold up nothing else. */
 enum {
-    SN_STREAM_COMPUTE,
-    SN_STREAM_AXIS,
+    SN_STREAM_AXIS = SN_STREAM_COMPUTE + 1,
     SN_STREAM_PAIR = SN_STREAM_AXIS + SN_NAXES,
     SN_STREAM_END = SN_STREAM_PAIR + 4,
     SN_STREAM_COPY = SN_STREAM_END /* of the state to the mirror: the steps do not wait for it */

@@ -197,49 +197,54 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_ALL_REDUCE, .is_sum = true, .takes_input = true},
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_REDUCE,
+        .is_sum = true, .takes_input = true},
     [SN_OP_ALL_GATHER] = {
         .in = {{"x"}},
         .out = {{"y"}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_ALL_GATHER},
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_GATHER},
     [SN_OP_REDUCE_SCATTER] = {
         .in = {{"x"}},
         .out = {{"y", SUM}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
     [SN_OP_ALL_TO_ALL] = {
         .in = {{"x"}},
         .out = {{"y"}},
         .gradient = sn_grad_move,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_TO_ALL},
+        .cost = SN_COST_MESSAGE,
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_TO_ALL},
     [SN_OP_SEND] = {
         .in = {{"x"}},
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_SEND, .is_transfer = true},
+        .stream = SN_STREAM_TRANSFERS, .moves = true, .as = SN_SEND},
     [SN_OP_RECV] = {
         .out = {{"y"}},
         .repeat = SN_REPEAT_NEVER,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
-        .moves = true, .as = SN_RECV, .is_transfer = true},
+        .stream = SN_STREAM_TRANSFERS, .moves = true, .as = SN_RECV},
     [SN_OP_SHIFT] = {
         .in = {{"x"}},
         .out = {{"y"}},
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_SEND},
+        .cost = SN_COST_MESSAGE,
+        .stream = SN_STREAM_RINGS, .moves = true, .as = SN_SEND},
     [SN_OP_GATHER_ROWS] = {
         .in = {{"x"}, {"all"}},
         .out = {{"y"}},
         .gradient = sn_grad_gather_rows,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_GATHER, .counts_rows = true},
+        .cost = SN_COST_MESSAGE,
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_GATHER, .counts_rows = true},
     [SN_OP_EXCHANGE] = {
         .in = {{"x"}, {"all"}},
         .out = {{"y"}},
         .gradient = sn_grad_exchange,
         .repeat = SN_REPEAT_OUT,
-        .cost = SN_COST_MESSAGE, .moves = true, .as = SN_ALL_TO_ALL, .counts_rows = true},
+        .cost = SN_COST_MESSAGE,
+        .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_TO_ALL, .counts_rows = true},
     [SN_OP_WAIT] = {
         .in = {{"y", OPT}, {"x", OPT}},
         .cost = SN_COST_MESSAGE, .synchronises = true},
@@ -248,13 +253,23 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP, .cost = SN_COST_MESSAGE},
-    [SN_OP_AGREE] = {.cost = SN_COST_MESSAGE, .synchronises = true},
+    [SN_OP_AGREE] = {
+        .cost = SN_COST_MESSAGE, .stream = SN_STREAM_COLLECTIVES, .synchronises = true},
 };
 /* clang-format on */
 
 const struct sn_op_row *sn_op_row(int kind)
 {
     return &rows[kind];
+}
+
+const struct sn_stream_row *sn_stream_row(enum sn_op_stream s)
+{
+    static const struct sn_stream_row of[SN_NSTREAMS] = {
+        [SN_STREAM_COLLECTIVES] = {.takes_share = true},
+        [SN_STREAM_RINGS] = {.takes_share = true},
+    };
+    return &of[s];
 }
 
 int sn_op_update(enum sn_optimizer o)

@@ -63,14 +63,14 @@ struct sn_op_row {
     bool adds_residual; /* a norm whose input may be a sum: an addend, and out the sum */
     bool codes;         /* between values and streams of a codec */
     /* of messages */
-    bool moves;            /* data between ranks: posted, and complete at its WAIT */
-    enum sn_collective as; /* which it is for those who count and price it */
-    bool is_transfer;      /* between two ranks: `peer`, `tag` */
-    bool is_sum;           /* over ranks */
-    bool takes_input;      /* its memory is free once it is posted: the output may lie there */
-    bool may_be_coded;     /* by ENCODE and DECODE on both sides of it (compress.c) */
-    bool counts_rows;      /* how many go is known when it runs */
-    bool synchronises;     /* names what others read and write, and uses none of it */
+    enum sn_op_stream stream; /* that it runs on */
+    bool moves;               /* data between ranks: posted, and complete at its WAIT */
+    enum sn_collective as;    /* which it is for those who count and price it */
+    bool is_sum;              /* over ranks */
+    bool takes_input;         /* its memory is free once it is posted: the output may lie there */
+    bool may_be_coded;        /* by ENCODE and DECODE on both sides of it (compress.c) */
+    bool counts_rows;         /* how many go is known when it runs */
+    bool synchronises;        /* names what others read and write, and uses none of it */
 };
 
 /* What sn_grad_pointwise asks of a kind, and of the one that is its gradient: these come first. */
@@ -78,6 +78,7 @@ enum { SN_POINTWISE_X, SN_POINTWISE_Y = 0 };
 enum { SN_POINTWISE_DX_DY, SN_POINTWISE_DX_DX = 0 };
 
 const struct sn_op_row *sn_op_row(int kind);
+const struct sn_stream_row *sn_stream_row(enum sn_op_stream s);
 /* The kind that updates the weights. */
 int sn_op_update(enum sn_optimizer o);
 /* Does a row say all of this of an operand? False for an absent one. */
@@ -90,6 +91,22 @@ static inline bool sn_op_communicates(const struct sn_op *op)
 {
     const struct sn_op_row *r = sn_op_row(op->kind);
     return r->moves || r->synchronises;
+}
+/* Does it run beside what follows it, until its WAIT? */
+static inline bool sn_op_is_posted(const struct sn_op *op)
+{
+    const struct sn_op_row *r = sn_op_row(op->kind);
+    return r->stream != SN_STREAM_COMPUTE && !r->synchronises;
+}
+/* Between two ranks? */
+static inline bool sn_op_is_transfer(const struct sn_op *op)
+{
+    return sn_op_row(op->kind)->stream == SN_STREAM_TRANSFERS;
+}
+/* A message in a group of one: there is nobody to meet. */
+static inline bool sn_op_is_alone(const struct sn_job *j, const struct sn_op *op)
+{
+    return sn_op_communicates(op) && j->group_size[op->group] == 1;
 }
 
 /* opcost.c, for rows: */

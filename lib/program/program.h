@@ -54,6 +54,19 @@
 enum { SN_BEFORE_MESSAGES = SN_NKERNELS - 1, SN_MESSAGE_KINDS(SN_MESSAGE_KIND_OF) SN_NKINDS };
 #undef SN_MESSAGE_KIND_OF
 
+/* What runs one operation after another, beside the other streams: kernels in the order of the
+ * program, and what is posted until it is complete. */
+enum sn_op_stream {
+    SN_STREAM_COMPUTE,
+    SN_STREAM_COLLECTIVES,
+    SN_STREAM_RINGS,     /* over links that collectives leave alone */
+    SN_STREAM_TRANSFERS, /* between two ranks (`peer`, `tag`): each begins when both have posted it */
+    SN_NSTREAMS
+};
+struct sn_stream_row {
+    bool takes_share; /* of the processor, while something is under way (machine.h) */
+};
+
 /* Positions of their operands. A WAIT names those of what it waits for: they live until it. */
 enum { SN_MOVE_FROM, SN_MOVE_BOUNDS, SN_MOVE_TO = 0 };
 enum { SN_WAIT_NAMES, SN_WAIT_NAMES_TOO };

@@ -1,6 +1,7 @@
 #include "lib/search/layer_profile.h"
 
 #include "lib/base/mem.h"
+#include "lib/program/opinfo.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -150,7 +151,7 @@ int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket)
 
 static int comm_of(struct reader *r, const struct sn_op *op)
 {
-    struct sn_layer_profile_comm c = {.group = op->group};
+    struct sn_layer_profile_comm c = {.group = op->group, .stream = sn_op_row(op->kind)->stream};
     if (!sn_op_collective(op, &c.kind, &c.n))
         return -1;
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
@@ -160,8 +161,8 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_layer_profile_comm *o = &r->s->comm[i];
-        if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group && o->n == c.n &&
-            o->raw == c.raw && o->sized == c.sized)
+        if (o->kind == c.kind && o->dtype == c.dtype && o->group == c.group &&
+            o->stream == c.stream && o->n == c.n && o->raw == c.raw && o->sized == c.sized)
             return i;
     }
     if (r->s->n_comms == SN_SHAPE_COMMS)
@@ -238,7 +239,7 @@ static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
         return;
     if (op->kind == SN_OP_WAIT)
         wait_for(r, op->waits_for);
-    else if (op->kind >= SN_NKERNELS)
+    else if (sn_op_is_posted(op))
         communicate(r, op, pass);
     else if (!is_padding(r, op))
         r->run += sn_price_op(r->env->pricer, r->p, op);

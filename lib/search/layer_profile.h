@@ -36,6 +36,7 @@ struct sn_layer_profile_comm {
     enum sn_collective kind;
     enum sn_dtype dtype;
     enum sn_group group;
+    enum sn_op_stream stream;
     int64_t n, raw;
     bool sized; /* streams whose lengths go ahead */
 };
@@ -117,7 +118,7 @@ struct sn_layer_profile_prices {
     double before[SN_SHAPE_COMMS], behind[SN_SHAPE_COMMS];
     double alone[SN_NPASSES][SN_NPLACES]; /* a row of segments, played by itself */
     double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives are done then */
-    double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives, ring steps apart */
+    double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives */
 };
 /* What a chunk holds. */
 struct sn_extent {

@@ -1,6 +1,5 @@
 /*
- * layer_profile_play.c - rows of segments on three streams, as sim.h has them: kernels, collectives one after
- * another, steps of a ring one after another.
+ * layer_profile_play.c - rows of segments, each stream one after another as sim.h has them.
  */
 #include "lib/search/layer_profile.h"
 
@@ -18,34 +17,35 @@ enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
 struct streams {
     const struct sn_layer_profile *s;
     const struct sn_layer_profile_prices *p;
-    double now;        /* of kernels */
-    double comm, ring; /* of collectives, of the steps of a ring */
+    double now;               /* of COMPUTE */
+    double free[SN_NSTREAMS]; /* when the others are */
     struct reduction reduced[UNDER_WAY + 1];
     int reductions;                         /* under way */
     const struct sn_shard_reduction *parts; /* reductions that wait for a part alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
 
-static bool is_ring(const struct sn_layer_profile_comm *c)
-{
-    return c->kind == SN_SEND && c->group == SN_GROUP_CONTEXT;
-}
-
 static void wait_until(struct streams *w, double then)
 {
     w->now = fmax(w->now, then);
 }
 
-static double send(struct streams *w, double seconds)
+/* When it is done. */
+static double begin(struct streams *w, enum sn_op_stream on, double seconds)
 {
-    return w->comm = fmax(w->comm, w->now) + seconds;
+    return w->free[on] = fmax(w->free[on], w->now) + seconds;
+}
+
+/* Reductions that the text does not have (struct sn_shard_reduction). */
+static double reduce_shard(struct streams *w, double seconds)
+{
+    return begin(w, SN_STREAM_COLLECTIVES, seconds);
 }
 
 static double post(struct streams *w, int comm)
 {
-    double *stream = is_ring(&w->s->comm[comm]) ? &w->ring : &w->comm;
     w->now += w->p->before[comm];
-    return *stream = fmax(*stream, w->now) + w->p->comm[comm];
+    return begin(w, w->s->comm[comm].stream, w->p->comm[comm]);
 }
 
 /* The oldest reduction is waited for; an all-reduce with a codec goes on to its gather. */
@@ -64,7 +64,7 @@ static void take_oldest(struct streams *w)
     if (old.second || old.coded->gather <= 0)
         return;
     old.second = true;
-    old.done = send(w, old.coded->gather);
+    old.done = reduce_shard(w, old.coded->gather);
     w->reduced[w->reductions++] = old;
 }
 
@@ -88,13 +88,13 @@ static void complete(struct streams *w, const struct sn_shard_reduction *r)
 {
     if (!r->coded) {
         if (r->seconds > 0)
-            (void)send(w, r->seconds);
+            (void)reduce_shard(w, r->seconds);
         return;
     }
     while (w->reductions >= UNDER_WAY)
         take_oldest(w);
     w->now += r->coded->encode;
-    double done = send(w, r->coded->exchange);
+    double done = reduce_shard(w, r->coded->exchange);
     w->reduced[w->reductions++] = (struct reduction){.done = done, .coded = r->coded};
 }
 
@@ -129,12 +129,12 @@ void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_la
             struct streams w = {.s = s, .p = p};
             row(&w, (enum sn_pass)pass, (enum sn_layer_place)place);
             p->alone[pass][place] = w.now;
-            p->quiet[pass][place] = w.comm;
+            p->quiet[pass][place] = w.free[SN_STREAM_COLLECTIVES];
             p->posts[pass][place] = 0;
             const struct sn_segment *b = &s->segment[s->first[pass][place]];
             for (; b->kind != SN_SEGMENT_END; b++)
                 if ((b->kind == SN_SEGMENT_POST || b->kind == SN_SEGMENT_REDUCE) &&
-                    !is_ring(&s->comm[b->comm]))
+                    s->comm[b->comm].stream == SN_STREAM_COLLECTIVES)
                     p->posts[pass][place] += p->comm[b->comm];
         }
 }
@@ -221,20 +221,21 @@ struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile 
                                                   enum sn_pass pass, const struct sn_extent *x,
                                                   const sn_shard_seconds *reduce, double busy)
 {
-    struct streams w = {.s = s, .p = p, .comm = busy};
+    struct streams w = {.s = s, .p = p, .free[SN_STREAM_COLLECTIVES] = busy};
+    double *sums = &w.free[SN_STREAM_COLLECTIVES];
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
         enum sn_layer_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
         bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
         w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
-        bool waits = w.comm > w.now && p->posts[pass][at] > 0;
+        bool waits = *sums > w.now && p->posts[pass][at] > 0;
         if (waits || any_reduction(w.parts, s->n_parts)) {
             row(&w, pass, at);
         } else { /* as it would alone: what came before is done, or it posts nothing */
-            w.comm = fmax(w.comm, w.now + p->quiet[pass][at]);
+            *sums = fmax(*sums, w.now + p->quiet[pass][at]);
             w.now += p->alone[pass][at];
         }
     }
     double sent = w.now;
     take_all(&w);
-    return (struct sn_layer_profile_end){w.now, fmax(w.comm, w.now), sent};
+    return (struct sn_layer_profile_end){w.now, fmax(*sums, w.now), sent};
 }

@@ -54,11 +54,7 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
         g->share[q] = share_of(p, (enum sn_group)q);
     for (int i = 0; i < prog->n_ops; i++) {
         const struct sn_op *op = &prog->ops[i];
-        double shown = 1 - p->software->hidden[sn_group_axis(op->group)];
-        if (op->kind < SN_NKERNELS)
-            g->seconds[i] = sn_price_op(p, prog, op);
-        else
-            g->seconds[i] = shown * sn_price_comm(p, prog, op);
+        g->seconds[i] = sn_price_shown(p, prog, op);
         if (op->kind == SN_OP_SEND)
             g->board->seconds[op->tag] = g->seconds[i];
         g->is_lazy[i] =
@@ -87,7 +83,7 @@ static void number(struct sn_sim_player *g, int *of_id)
             g->index[i] = of_id[op->waits_for];
         else if (sn_sim_meets(g->job, op))
             g->index[i] = row_of(op, met);
-        else if (sn_op_row(op->kind)->is_transfer) {
+        else if (sn_op_is_transfer(op)) {
             g->index[i] = places;
             places += most_slots(p);
         }
@@ -118,8 +114,8 @@ static bool allocate(struct sn_sim_player *g)
     const struct sn_program *p = &g->job->train;
     size_t ops = (size_t)p->n_ops, chunks = (size_t)p->n_chunks, posts = 0, places = 0;
     for (int i = 0; i < p->n_ops; i++) {
-        posts += sn_op_row(p->ops[i].kind)->moves && !p->ops[i].extra;
-        places += sn_op_row(p->ops[i].kind)->is_transfer;
+        posts += sn_op_is_posted(&p->ops[i]) && !p->ops[i].extra;
+        places += sn_op_is_transfer(&p->ops[i]);
     }
     g->seconds = sn_alloc_n(ops, sizeof(*g->seconds));
     g->done = sn_alloc_n(ops, sizeof(*g->done));

@@ -25,11 +25,6 @@ static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro
     return true;
 }
 
-static bool is_p2p(const struct sn_op *op)
-{
-    return sn_op_row(op->kind)->is_transfer;
-}
-
 /* Micro-batch of an event; the update belongs to none. */
 static int micro_of(const struct at *at)
 {
@@ -108,12 +103,29 @@ static double *posted_at(const struct sn_sim_board *b, double *side, int tag, in
     return &side[(size_t)tag * (size_t)b->micros + (size_t)micro];
 }
 
+/* When all streams beside COMPUTE have done what they have now; `sharing`: those that take a share of
+ * the processor. */
+static double all_free(const struct sn_sim_clock *c, bool sharing)
+{
+    double last = 0;
+    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
+        if (!sharing || sn_stream_row((enum sn_op_stream)s)->takes_share)
+            last = fmax(last, c->free[s]);
+    return last;
+}
+
+/* The stream of an operation that is posted. */
+static double *stream_of(struct sn_sim_clock *c, const struct sn_op *op)
+{
+    return &c->free[sn_op_row(op->kind)->stream];
+}
+
 /* A kernel begins when the host has issued it, which runs ahead of it where it can, and lasts
  * longer while a communication thread takes a share of its core. */
 static void run_kernel(struct sn_sim_player *g, double seconds)
 {
     struct sn_sim_clock *c = &g->clock;
-    double window = fmax(c->comm, c->ring) - c->now, left = 1 - c->share;
+    double window = all_free(c, true) - c->now, left = 1 - c->share;
     if (window > 0 && c->share > 0)
         seconds = seconds < window * left ? seconds / left : seconds + window * c->share;
     c->host += g->host;
@@ -122,30 +134,32 @@ static void run_kernel(struct sn_sim_player *g, double seconds)
     c->busy += seconds;
 }
 
-/* A collective of this stage, on a stream that is free from *stream on. */
-static void run_collective(struct sn_sim_player *g, const struct at *at, int i, double *stream)
+/* What needs no other stage, when its stream is free. */
+static void run_beside(struct sn_sim_player *g, const struct at *at, int i)
 {
+    const struct sn_op *op = &g->job->train.ops[i];
     struct sn_sim_clock *c = &g->clock;
-    double share = g->share[g->job->train.ops[i].group];
-    c->share = fmax(c->comm, c->ring) > c->now ? fmax(share, c->share) : share;
+    double share = g->share[op->group], *stream = stream_of(c, op);
+    if (sn_stream_row(sn_op_row(op->kind)->stream)->takes_share)
+        c->share = all_free(c, true) > c->now ? fmax(share, c->share) : share;
     double begin = fmax(*stream, c->now);
     *stream = g->done[i] = begin + g->seconds[i];
-    tell_transfer(g, at, &g->job->train.ops[i], begin, g->done[i]);
+    tell_transfer(g, at, op, begin, g->done[i]);
 }
 
 static void post(struct sn_sim_player *g, const struct at *at, int i)
 {
     const struct sn_op *op = &g->job->train.ops[i];
-    if (g->job->group_size[op->group] == 1 || g->is_lazy[i])
+    if (sn_op_is_alone(g->job, op) || g->is_lazy[i])
         return;
     g->clock.host += g->host;
-    if (is_p2p(op)) {
+    if (sn_op_is_transfer(op)) {
         struct sn_sim_board *b = g->board;
         double *side = op->kind == SN_OP_SEND ? b->sent : b->received;
         *posted_at(b, side, op->tag, at->micro) = g->clock.now;
         g->micro[g->index[i] + at->slot] = at->micro;
     } else
-        run_collective(g, at, i, op->kind == SN_OP_SHIFT ? &g->clock.ring : &g->clock.comm);
+        run_beside(g, at, i);
 }
 
 /* False while the other end has not been posted. */
@@ -170,12 +184,12 @@ static bool wait_for_transfer(struct sn_sim_player *g, const struct at *at, int 
 static bool wait_for(struct sn_sim_player *g, const struct at *at, int i)
 {
     const struct sn_op *op = &g->job->train.ops[i];
-    if (g->job->group_size[op->group] == 1)
+    if (sn_op_is_alone(g->job, op))
         return true;
-    if (is_p2p(op))
+    if (sn_op_is_transfer(op))
         return wait_for_transfer(g, at, i);
     if (g->is_lazy[i])
-        run_collective(g, at, i, &g->clock.comm);
+        run_beside(g, at, i);
     stand(g, at, op, g->clock.now, g->done[i]);
     return true;
 }
@@ -186,7 +200,8 @@ static bool meet(struct sn_sim_player *g, const struct at *at, int i)
     const struct sn_op *op = &g->job->train.ops[i];
     struct sn_sim_board *b = g->board;
     double *met = &b->met[(size_t)g->index[i] * (size_t)b->stages];
-    double ready = fmax(g->clock.now, g->clock.comm), begin = ready;
+    double *stream = stream_of(&g->clock, op);
+    double ready = fmax(g->clock.now, *stream), begin = ready;
     met[g->job->stage] = ready;
     for (int s = 0; s < b->stages; s++) {
         if (op->group == SN_GROUP_TIED && s != 0 && s != b->stages - 1)
@@ -195,7 +210,7 @@ static bool meet(struct sn_sim_player *g, const struct at *at, int i)
             return false;
         begin = fmax(begin, met[s]);
     }
-    g->clock.comm = g->done[i] = begin + g->seconds[i];
+    *stream = g->done[i] = begin + g->seconds[i];
     tell_transfer(g, at, op, begin, g->done[i]);
     stand(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
     return true;
@@ -216,7 +231,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     else if (op->kind == SN_OP_AGREE) { /* of one stage: posted and waited for */
         post(g, at, i);
         return wait_for(g, at, i);
-    } else if (sn_op_row(op->kind)->moves)
+    } else if (sn_op_is_posted(op))
         post(g, at, i);
     return true;
 }
@@ -239,12 +254,13 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
     r->first_left = g->n_left;
     for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (!sn_op_row(op->kind)->moves || !due(g, op, at->micro) ||
-            g->job->group_size[op->group] == 1 || g->is_lazy[i])
+        if (!sn_op_is_posted(op) || !due(g, op, at->micro) || sn_op_is_alone(g->job, op) ||
+            g->is_lazy[i])
             continue;
-        double when =
-            is_p2p(op) ? *posted_at(g->board, g->board->sent, op->tag, at->micro) : g->done[i];
-        if (is_p2p(op) || when > r->end.now) /* what was complete needs no wait */
+        double when = sn_op_is_transfer(op)
+                          ? *posted_at(g->board, g->board->sent, op->tag, at->micro)
+                          : g->done[i];
+        if (sn_op_is_transfer(op) || when > r->end.now) /* what was complete needs no wait */
             g->left[g->n_left++] = (struct sn_sim_left){i, when};
     }
     r->n_left = g->n_left - r->first_left;
@@ -287,8 +303,8 @@ static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const st
         tell(g, &g->told, &e);
     }
     c->now = begin + r->end.now;
-    c->comm = begin + r->end.comm;
-    c->ring = begin + r->end.ring;
+    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
+        c->free[s] = begin + r->end.free[s];
     c->share = r->end.share;
     c->host = begin + r->end.host;
     c->busy += r->end.busy;
@@ -301,7 +317,7 @@ static void run_body(struct sn_sim_player *g, const struct at *at)
     int micro = at->micro, last = g->job->train.micros - 1;
     int chunk = (int)(at->chunk - g->job->train.chunks);
     struct sn_sim_run *r = &g->run[chunk * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
-    if (g->clock.comm > g->clock.now || g->clock.ring > g->clock.now) {
+    if (all_free(&g->clock, false) > g->clock.now) {
         play_body(g, at); /* what it posts has to wait for what came before */
         return;
     }

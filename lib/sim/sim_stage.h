@@ -24,9 +24,9 @@ struct sn_sim_board {
 };
 
 struct sn_sim_clock {
-    double now;        /* of the computing stream */
-    double comm, ring; /* when the communication stream and the links of rings are free */
-    double share;      /* of the processor that what is under way there takes */
+    double now;               /* of COMPUTE */
+    double free[SN_NSTREAMS]; /* when what the others have is done */
+    double share;             /* of the processor that what is under way there takes */
     double busy, exposed[SN_NAXES];
     double host; /* when the host has issued the operation at hand */
 };

@@ -87,7 +87,7 @@ static enum sn_status check_operands(const struct tracer *x, const struct sn_op 
     bool wants_in = op->kind != SN_OP_RECV, wants_out = op->kind != SN_OP_SEND;
     if (has_in != wants_in || has_out != wants_out)
         return fault(x, op, "lacks an operand, or has one too many", has_in, has_out);
-    if (sn_op_row(op->kind)->is_transfer)
+    if (sn_op_is_transfer(op))
         return op->peer >= 0 && op->peer < size
                    ? SN_OK
                    : fault(x, op, "names a member outside its group (member, size)", op->peer,
@@ -200,7 +200,7 @@ static enum sn_status post(struct tracer *x, const struct sn_memory_at *at, int 
     bool good;
     if (o->kind == SN_OP_SHIFT)
         good = add_transfer(t, op, at->micro, false) && add_transfer(t, op, at->micro, true);
-    else if (sn_op_row(o->kind)->is_transfer)
+    else if (sn_op_is_transfer(o))
         good = add_transfer(t, op, at->micro, o->kind == SN_OP_SEND);
     else
         good = add_collective(t, op, at->micro);

@@ -98,8 +98,9 @@ static void what_moves_is_no_kernel(void)
         const struct sn_op_row *row = sn_op_row(k);
         bool message = row->moves || row->synchronises || k == SN_OP_ALIAS;
         wrong += message != (k >= SN_NKERNELS) || message != (row->cost == SN_COST_MESSAGE);
-        wrong += (row->is_transfer || row->is_sum || row->counts_rows || row->may_be_coded) &&
-                 !row->moves;
+        wrong += (row->is_sum || row->counts_rows || row->may_be_coded) && !row->moves;
+        wrong += (row->moves || k == SN_OP_AGREE) != (row->stream != SN_STREAM_COMPUTE);
+        wrong += sn_op_is_posted(&(struct sn_op){.kind = k}) != row->moves;
     }
     tap_ok(wrong == 0, "messages follow the kernels, and have their columns alone");
 }
