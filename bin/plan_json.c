@@ -98,9 +98,9 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 static void json_memory(struct sn_str *out, const struct sn_memory_plan *m)
 {
     sn_str_add(out, "\"memory_bytes\": {");
-#define USE(name, always) sn_str_add(out, "\"" #name "\": %lld, ", (long long)m->name);
-    SN_MEMORY_USES(USE)
-#undef USE
+    for (int u = 0; u < SN_NMEMORY_USES; u++)
+        sn_str_add(out, "\"%s\": %lld, ", sn_memory_use_row((enum sn_memory_use)u)->name,
+                   (long long)m->of[u]);
     sn_str_add(out, "\"total\": %lld}, ", (long long)m->total);
 }
 

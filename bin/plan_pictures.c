@@ -58,7 +58,7 @@ static enum sn_status curves(struct sn_memory_curve *out, const struct sn_plan *
         struct sn_memory_point *point;
         SN_TRY(sn_sim_memory(&point, &out[i].n, sim, s->job[i], err));
         out[i].point = point;
-        out[i].state = s->job[i]->state_bytes;
+        out[i].state = s->job[i]->arena_bytes[SN_ARENA_STATE];
         out[i].library = plan->memory.library + plan->memory.snapshot;
     }
     return SN_OK;

@@ -32,11 +32,11 @@ static void row(const char *name, int64_t bytes)
 static void text_memory(const struct sn_memory_plan *m)
 {
     (void)printf("memory of the worst rank, bytes\n");
-#define USE(name, always)                                                                          \
-    if (m->name || (always))                                                                       \
-        row(#name, m->name);
-    SN_MEMORY_USES(USE)
-#undef USE
+    for (int u = 0; u < SN_NMEMORY_USES; u++) {
+        const struct sn_memory_use_row *use = sn_memory_use_row((enum sn_memory_use)u);
+        if (m->of[u] || use->always)
+            row(use->name, m->of[u]);
+    }
     row("total", m->total);
 }
 

@@ -75,7 +75,6 @@ void sn_foreign_memory(struct sn_memory_plan *m, const struct sn_job *j,
     }
     m->workspace += (int64_t)s->fixed_bytes;
     m->total = 0;
-#define USE(name, always) m->total += m->name;
-    SN_MEMORY_USES(USE)
-#undef USE
+    for (int u = 0; u < SN_NMEMORY_USES; u++)
+        m->total += m->of[u];
 }

@@ -162,16 +162,12 @@ void sn_exec_set_timed(struct sn_exec *x)
 static char *base(const struct sn_exec *x, const struct sn_program *p, int buf,
                   const struct sn_at *at)
 {
-    if (buf < p->n_state_bufs)
-        return x->state + p->bufs[buf].offset;
-    return x->scratch + sn_scratch_offset(p, buf, at->slot, at->late);
+    return sn_exec_there(x, sn_buffer_address(p, buf, at->slot, at->late));
 }
 
 void *sn_exec_address(struct sn_exec *x, const struct sn_program *p, int buf)
 {
-    if (buf < p->n_state_bufs)
-        return sn_exec_here(x, p->bufs[buf].offset);
-    return base(x, p, buf, &(struct sn_at){0});
+    return sn_exec_here(x, sn_buffer_address(p, buf, 0, 0));
 }
 
 struct sn_scalars *sn_exec_scalars(struct sn_exec *x)
@@ -191,7 +187,7 @@ const struct sn_exec_time *sn_exec_times(const struct sn_exec *x)
 
 int64_t sn_exec_arena_bytes(const struct sn_exec *x)
 {
-    return x->job->state_bytes + x->job->scratch_bytes;
+    return sn_job_arena_bytes(x->job);
 }
 
 struct sn_mat sn_exec_resolve(const struct sn_exec *x, const struct sn_program *p,
@@ -241,8 +237,8 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
     }
     a->attr = op->attr;
     a->attr.experts.round = at->round;
-    a->scalars = (void *)(x->state + p->bufs[x->job->scalars].offset);
-    a->scratch = x->scratch + p->slots_bytes + p->temp_bytes;
+    a->scalars = (void *)base(x, p, x->job->scalars, at);
+    a->scratch = x->arena[sn_class_row(SN_CLASS_WORKSPACE)->arena] + p->slots_bytes + p->temp_bytes;
 }
 
 bool sn_exec_due(const struct sn_op *op, const struct sn_at *at)
@@ -362,7 +358,7 @@ void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 
 bool sn_exec_has_mirror(const struct sn_exec *x)
 {
-    return x->host != x->state;
+    return x->here[SN_ARENA_STATE] != x->arena[SN_ARENA_STATE];
 }
 
 enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)

@@ -16,7 +16,8 @@ int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int 
 int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
 {
     const struct sn_program *p = &x->job->train;
-    const struct sn_scalars *s = (const void *)sn_exec_here(x, p->bufs[x->job->scalars].offset);
+    const struct sn_scalars *s =
+        (const void *)sn_exec_here(x, sn_buffer_address(p, x->job->scalars, 0, 0));
     return op->attr.stream.levels > 1 ? s->codec_level[op->attr.stream.coded] : 0;
 }
 
@@ -32,7 +33,7 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
                             .add = sn_exec_acc(op->acc[SN_MOVE_TO], at) == SN_ADD,
                             .peer = op->peer,
                             .tag = op->tag,
-                            .staging = sn_exec_here(x, p->bufs[x->job->staging].offset),
+                            .staging = sn_exec_here(x, sn_buffer_address(p, x->job->staging, 0, 0)),
                             .label = op->label};
     (void)sn_op_collective(op, &t.kind, &t.n);
     if (op->is_coded) { /* one byte an element: what the streams use of their room */

@@ -95,22 +95,17 @@ enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int
 
 /* --- a walk ----------------------------------------------------------------------------------- */
 
-static int64_t scalars_at(const struct sn_exec *x)
+static enum sn_status put_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
 {
-    return x->job->train.bufs[x->job->scalars].offset;
-}
-
-static enum sn_status put_scalars(struct sn_exec *x, struct sn_err *err)
-{
-    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
-    return sn_device_copy(x, x->state + at, sn_exec_here(x, at),
-                          x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_DEVICE, err);
+    struct sn_address at = sn_exec_class(x, c);
+    return sn_device_copy(x, sn_exec_there(x, at), sn_exec_here(x, at), x->job->class_bytes[c],
+                          SN_TO_DEVICE, err);
 }
 
 static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
 {
-    int64_t at = x->job->class_offset[SN_CLASS_SCALARS];
-    SN_TRY(sn_device_copy(x, sn_exec_here(x, at), x->state + at,
+    struct sn_address at = sn_exec_class(x, SN_CLASS_SCALARS);
+    SN_TRY(sn_device_copy(x, sn_exec_here(x, at), sn_exec_there(x, at),
                           x->job->class_bytes[SN_CLASS_SCALARS], SN_TO_HOST, err));
     SN_TRY(sn_device_wait(x, err));
     int fault = sn_exec_scalars(x)->codec_fault;
@@ -141,10 +136,8 @@ static enum sn_status begin(struct sn_exec *x, const struct sn_program *p, bool 
     sn_range_run(x, p);
     for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
         v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
-    int64_t batch = j->class_offset[SN_CLASS_BATCH];
-    SN_TRY(sn_device_copy(x, x->state + batch, sn_exec_here(x, batch),
-                          j->class_bytes[SN_CLASS_BATCH], SN_TO_DEVICE, err));
-    SN_TRY(put_scalars(x, err));
+    SN_TRY(put_class(x, SN_CLASS_BATCH, err));
+    SN_TRY(put_class(x, SN_CLASS_SCALARS, err));
     return is_whole ? sn_stamps_start(x, err) : SN_OK;
 }
 
@@ -197,7 +190,9 @@ static enum sn_status end(struct sn_exec *x, bool is_whole, struct sn_err *err)
 
 enum sn_status sn_device_first_sample(struct sn_exec *x, int micro, struct sn_err *err)
 {
-    char *to = x->state + scalars_at(x) + offsetof(struct sn_scalars, first_sample);
+    const struct sn_job *j = x->job;
+    char *scalars = sn_exec_there(x, sn_buffer_address(&j->train, j->scalars, 0, 0));
+    char *to = scalars + offsetof(struct sn_scalars, first_sample);
     return sn_device_copy(x, to, &x->device->first_sample[micro], (int64_t)sizeof(int64_t),
                           SN_TO_DEVICE, err);
 }
@@ -305,7 +300,7 @@ static enum sn_status agree(struct sn_exec *x, const struct sn_program *p, int i
         SN_TRY(pass_fence(x, err));
     SN_TRY(get_scalars(x, err));
     SN_TRY(sn_exec_agree(x, &p->ops[i], err));
-    return put_scalars(x, err);
+    return put_class(x, SN_CLASS_SCALARS, err);
 }
 
 static enum sn_status enqueue(struct sn_exec *x, const struct sn_program *p, int i,

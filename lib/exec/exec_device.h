@@ -65,7 +65,7 @@ struct sn_exec_device {
     struct sn_accelerator *accelerator;
     const struct sn_device_ops *ops;
     struct sn_device *d;
-    char *bounce; /* mirror of both arenas, for what passes through here: state, then scratch */
+    char *bounce; /* mirror of the arenas, one behind the other, for what passes through here */
     bool is_pinned[SN_NSTATE_CLASSES]; /* parts of the state's mirror that saves read */
     bool is_refused;                   /* page-locking such a part, and somebody has said so */
     int64_t *first_sample;             /* by micro-batch; graphs read it when they run */

@@ -18,20 +18,24 @@ static enum sn_status create(struct sn_exec *x, struct sn_accelerator *a, struct
     const struct sn_job *job = x->job;
     char size[16];
     (void)a; /* there is none */
-    x->state = x->host = x->small = sn_arena_map((size_t)job->state_bytes);
-    x->scratch = sn_arena_map((size_t)job->scratch_bytes);
-    if (!x->state || !x->scratch)
+    bool fits = true;
+    for (int i = 0; i < SN_NARENAS; i++) {
+        x->arena[i] = x->here[i] = sn_arena_map((size_t)job->arena_bytes[i]);
+        fits = fits && x->arena[i];
+    }
+    x->small = x->here[SN_ARENA_STATE];
+    if (!fits)
         return sn_fail(err, SN_ENOMEM,
                        "executor: this rank cannot map the %s that the plan asks for; lower "
                        "layout.micro_batch or use more ranks",
-                       sn_str_bytes(size, job->state_bytes + job->scratch_bytes));
+                       sn_str_bytes(size, sn_job_arena_bytes(job)));
     return SN_OK;
 }
 
 static void destroy(struct sn_exec *x)
 {
-    sn_arena_unmap(x->state, (size_t)x->job->state_bytes);
-    sn_arena_unmap(x->scratch, (size_t)x->job->scratch_bytes);
+    for (int i = 0; i < SN_NARENAS; i++)
+        sn_arena_unmap(x->arena[i], (size_t)x->job->arena_bytes[i]);
 }
 
 /* For what is a device's alone. */

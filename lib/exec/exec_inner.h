@@ -45,7 +45,7 @@ struct sn_exec_device; /* exec_device.h */
  */
 struct sn_exec_backend {
     bool has_idle; /* op is asynchronous, so that this process has time: x->idle is called */
-    /* Memory for x->state, x->scratch, x->host and x->small. `a` is borrowed; NULL: the host. */
+    /* Memory for x->arena, x->here and x->small. `a` is borrowed; NULL: the host. */
     enum sn_status (*create)(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err);
     void (*destroy)(struct sn_exec *x); /* also after a create that failed, or without one */
     /* Connections of ranks besides the communicator; collective, after it has its grid. */
@@ -71,7 +71,7 @@ struct sn_exec_backend {
     void (*rounds_end)(struct sn_exec *x);
     enum sn_status (*end)(struct sn_exec *x, bool is_whole, struct sn_err *err);
 
-    /* Between walks. Copy the state that saves read from where operations work to x->host, beside
+    /* Between walks. Copy the state that saves read from where operations work to x->here, beside
      * the next run; wait for that copy; copy it back, for the next run. */
     enum sn_status (*pull_begin)(struct sn_exec *x, struct sn_err *err);
     enum sn_status (*pull_wait)(struct sn_exec *x, struct sn_err *err);
@@ -94,10 +94,10 @@ struct sn_exec {
     const struct sn_job *job;
     struct sn_comm *comm;
     const struct sn_exec_backend *backend;
-    char *state, *scratch; /* where operations work */
-    char *host;            /* the state in this process's memory: `state`, or a mirror of it, */
-    char *small;           /* and from offset `small_from` on: what goes over with each step */
-    int64_t small_from;
+    char *arena[SN_NARENAS]; /* where operations work */
+    char *here[SN_NARENAS];  /* what this process has of it: the same, or a mirror; NULL: nothing */
+    char *small;             /* and of the state from offset `small_from` on: what goes over with */
+    int64_t small_from;      /* each step */
     struct sn_exec_device *device; /* of the backend for devices, and read by its files alone */
     struct sn_posted *posted; /* of an operation: one, or one for each slot where those are apart */
     int *first_posted;        /* by operation id, and the end */
@@ -117,10 +117,23 @@ struct sn_exec {
     bool is_timed;                /* wait for each operation, to know what it takes */
 };
 
-/* What this process has of the state, at an offset of it. */
-static inline char *sn_exec_here(const struct sn_exec *x, int64_t offset)
+/* An address where operations work. */
+static inline char *sn_exec_there(const struct sn_exec *x, struct sn_address at)
 {
-    return offset < x->small_from ? x->host + offset : x->small + (offset - x->small_from);
+    return x->arena[at.arena] + at.offset;
+}
+
+/* What this process has of it. */
+static inline char *sn_exec_here(const struct sn_exec *x, struct sn_address at)
+{
+    bool is_small = at.arena == SN_ARENA_STATE && at.offset >= x->small_from;
+    return is_small ? x->small + (at.offset - x->small_from) : x->here[at.arena] + at.offset;
+}
+
+/* Where a class of the state begins. */
+static inline struct sn_address sn_exec_class(const struct sn_exec *x, enum sn_class c)
+{
+    return (struct sn_address){sn_class_row(c)->arena, x->job->class_offset[c]};
 }
 
 /* ---- exec.c ---- */

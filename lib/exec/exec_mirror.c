@@ -1,5 +1,5 @@
 /*
- * exec_mirror.c - memory of the executor on a device: two arenas there, mirrors of them here, and
+ * exec_mirror.c - memory of the executor on a device: the arenas there, mirrors of them here, and
  * what goes from one to the other between runs.
  *
  * Mirrors are reserved, not touched: of the state's, saves and loads fill weights, masters and
@@ -14,27 +14,22 @@
 #include "lib/base/mem.h"
 #include "lib/program/boxes.h"
 
-static int64_t class_end(const struct sn_job *j, enum sn_class c)
-{
-    return j->class_offset[c] + j->class_bytes[c];
-}
-
 static enum sn_status arenas(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
-    void *state = NULL, *scratch = NULL;
     char size[16];
-    bool fits = v->ops->alloc(v->d, (size_t)j->state_bytes, &state) == 0 &&
-                v->ops->alloc(v->d, (size_t)j->scratch_bytes, &scratch) == 0;
-    x->state = state;
-    x->scratch = scratch;
+    bool fits = true;
+    for (int a = 0; a < SN_NARENAS && fits; a++) {
+        void *there = NULL;
+        fits = v->ops->alloc(v->d, (size_t)j->arena_bytes[a], &there) == 0;
+        x->arena[a] = there;
+    }
     if (!fits)
         return sn_fail(err, SN_ENOMEM,
                        "executor: %s has no room for the %s that the plan asks for: %s; lower "
                        "layout.micro_batch or use more ranks",
-                       v->accelerator->info.name,
-                       sn_str_bytes(size, j->state_bytes + j->scratch_bytes),
+                       v->accelerator->info.name, sn_str_bytes(size, sn_job_arena_bytes(j)),
                        v->ops->explain(v->d));
     return SN_OK;
 }
@@ -47,7 +42,7 @@ static enum sn_status small_block(struct sn_exec *x, struct sn_err *err)
     size_t first = (size_t)j->train.micros * sizeof(*v->first_sample);
     void *small = NULL;
     x->small_from = j->class_offset[SN_CLASS_BATCH];
-    size_t bytes = (size_t)(j->state_bytes - x->small_from); /* whole pages */
+    size_t bytes = (size_t)(j->arena_bytes[SN_ARENA_STATE] - x->small_from); /* whole pages */
     if (v->ops->host_alloc(v->d, bytes + first, &small) != 0)
         return sn_device_fail(x, NULL, err);
     x->small = small;
@@ -60,12 +55,12 @@ static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
     size_t places = (size_t)x->first_posted[j->train.next_id] + 1;
-    x->host = sn_arena_reserve((size_t)j->state_bytes);
-    v->bounce = sn_arena_reserve((size_t)(j->state_bytes + j->scratch_bytes));
+    x->here[SN_ARENA_STATE] = sn_arena_reserve((size_t)j->arena_bytes[SN_ARENA_STATE]);
+    v->bounce = sn_arena_reserve((size_t)sn_job_arena_bytes(j));
     v->landing = sn_alloc_n(places, sizeof(*v->landing));
     v->places = (int)places;
     v->rows = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * sizeof(*v->rows));
-    if (!v->rows || !x->host || !v->bounce || !v->landing)
+    if (!v->rows || !x->here[SN_ARENA_STATE] || !v->bounce || !v->landing)
         return sn_fail(err, SN_ENOMEM, "executor: no memory for the mirror of the device's state");
     SN_TRY(small_block(x, err));
     if (v->ops->make_events(v->d, SN_EVENT_DONE + (int)places) != 0)
@@ -102,14 +97,14 @@ void sn_mirror_destroy(struct sn_exec *x)
     for (int i = 0; v->graph && i < v->cuts; i++)
         if (v->graph[i])
             v->ops->graph_free(v->d, v->graph[i]);
-    v->ops->release(v->d, x->state);
-    v->ops->release(v->d, x->scratch);
+    for (int a = 0; a < SN_NARENAS; a++)
+        v->ops->release(v->d, x->arena[a]);
     for (int c = 0; c < SN_NSTATE_CLASSES; c++)
         if (v->is_pinned[c])
-            v->ops->unpin(v->d, x->host + j->class_offset[c]);
+            v->ops->unpin(v->d, sn_exec_here(x, sn_exec_class(x, (enum sn_class)c)));
     v->ops->host_free(v->d, x->small);
-    sn_arena_unmap(v->bounce, (size_t)(j->state_bytes + j->scratch_bytes));
-    sn_arena_unmap(x->host, (size_t)j->state_bytes);
+    sn_arena_unmap(v->bounce, (size_t)sn_job_arena_bytes(j));
+    sn_arena_unmap(x->here[SN_ARENA_STATE], (size_t)j->arena_bytes[SN_ARENA_STATE]);
     sn_free(v->rows);
     sn_free(v->clocks);
     sn_free(v->landing);
@@ -120,9 +115,12 @@ void sn_mirror_destroy(struct sn_exec *x)
 char *sn_device_bounce(const struct sn_exec *x, const void *at)
 {
     const char *p = at;
-    if (p >= x->state && p < x->state + x->job->state_bytes)
-        return x->device->bounce + (p - x->state);
-    return x->device->bounce + x->job->state_bytes + (p - x->scratch);
+    const int64_t *bytes = x->job->arena_bytes;
+    char *mirror = x->device->bounce;
+    int a = 0;
+    for (; a < SN_NARENAS - 1 && !(p >= x->arena[a] && p < x->arena[a] + bytes[a]); a++)
+        mirror += bytes[a];
+    return mirror + (p - x->arena[a]);
 }
 
 /* --- what the rest of the process sees -------------------------------------------------------- */
@@ -131,11 +129,11 @@ char *sn_device_bounce(const struct sn_exec *x, const void *at)
 static void pin_class(struct sn_exec *x, enum sn_class c)
 {
     struct sn_exec_device *v = x->device;
-    int64_t at = x->job->class_offset[c], bytes = x->job->class_bytes[c];
+    int64_t bytes = x->job->class_bytes[c];
     char size[16];
     if (v->is_pinned[c] || v->is_refused)
         return;
-    v->is_pinned[c] = v->ops->pin(v->d, x->host + at, (size_t)bytes) == 0;
+    v->is_pinned[c] = v->ops->pin(v->d, sn_exec_here(x, sn_exec_class(x, c)), (size_t)bytes) == 0;
     v->is_refused = !v->is_pinned[c];
     if (v->is_refused)
         sn_log(SN_LOG_WARN,
@@ -147,11 +145,12 @@ static void pin_class(struct sn_exec *x, enum sn_class c)
 static enum sn_status pull_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    int64_t at = x->job->class_offset[c], bytes = class_end(x->job, c) - at;
+    struct sn_address at = sn_exec_class(x, c);
+    int64_t bytes = x->job->class_bytes[c];
     if (bytes > 0)
         pin_class(x, c);
-    if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COPY, x->host + at, x->state + at, (size_t)bytes,
-                                   SN_TO_HOST) == 0)
+    if (bytes == 0 || v->ops->copy(v->d, SN_STREAM_COPY, sn_exec_here(x, at), sn_exec_there(x, at),
+                                   (size_t)bytes, SN_TO_HOST) == 0)
         return SN_OK;
     return sn_device_fail(x, NULL, err);
 }
@@ -179,9 +178,9 @@ enum sn_status sn_mirror_pull_wait(struct sn_exec *x, struct sn_err *err)
 
 static enum sn_status push_class(struct sn_exec *x, enum sn_class c, struct sn_err *err)
 {
-    int64_t at = x->job->class_offset[c];
-    return sn_device_copy(x, x->state + at, x->host + at, class_end(x->job, c) - at, SN_TO_DEVICE,
-                          err);
+    struct sn_address at = sn_exec_class(x, c);
+    return sn_device_copy(x, sn_exec_there(x, at), sn_exec_here(x, at), x->job->class_bytes[c],
+                          SN_TO_DEVICE, err);
 }
 
 enum sn_status sn_mirror_push(struct sn_exec *x, struct sn_err *err)

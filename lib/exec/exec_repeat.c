@@ -55,7 +55,7 @@ void sn_repeat_find(struct sn_exec *x, const struct sn_program *p)
 static enum sn_status move_tokens(struct sn_exec *x, int buf, int m, struct sn_err *err)
 {
     int64_t bytes = x->job->rows * (int64_t)sizeof(int32_t);
-    char *at = x->state + x->job->train.bufs[buf].offset;
+    char *at = sn_exec_there(x, sn_buffer_address(&x->job->train, buf, 0, 0));
     return sn_device_copy(x, at + bytes, at + m * bytes, bytes, SN_ON_DEVICE, err);
 }
 

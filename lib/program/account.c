@@ -7,23 +7,30 @@
 #include "lib/layout/collective.h"
 #include "lib/program/opinfo.h"
 
+int64_t sn_job_arena_bytes(const struct sn_job *j)
+{
+    int64_t bytes = 0;
+    for (int a = 0; a < SN_NARENAS; a++)
+        bytes += j->arena_bytes[a];
+    return bytes;
+}
+
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
 {
     const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    int64_t arenas = sn_job_arena_bytes(j), told = 0;
     *out = (struct sn_memory_plan){0};
-    out->params = j->class_bytes[SN_CLASS_PARAM];
-    out->grads = j->class_bytes[SN_CLASS_GRAD];
-    out->optimizer = j->class_bytes[SN_CLASS_OPTIM];
-    out->comm = j->class_bytes[SN_CLASS_COMM] + j->window_bytes;
+    for (int c = 0; c < SN_NSTATE_CLASSES; c++)
+        out->of[sn_class_row((enum sn_class)c)->use] += j->class_bytes[c];
     /* The scratch arena is as large as the largest program needs; its workspace counts apart. */
     for (int i = 0; i < 3; i++)
         if (set[i]->workspace_bytes > out->workspace)
             out->workspace = set[i]->workspace_bytes;
-    out->activations = j->scratch_bytes - out->workspace;
-    out->total = j->state_bytes + j->scratch_bytes + j->window_bytes;
-    /* Token ids, targets, scalars and page rounding of the classes belong to activations too. */
-    out->activations +=
-        j->state_bytes - out->params - out->grads - out->optimizer - j->class_bytes[SN_CLASS_COMM];
+    for (int u = 0; u < SN_NMEMORY_USES; u++)
+        told += out->of[u];
+    out->activations += arenas - told; /* what else is in scratch, and page rounding of classes */
+    out->comm += j->window_bytes;
+    out->total = arenas + j->window_bytes;
     out->snapshot = j->config->checkpoint.async ? sn_job_snapshot_bytes(j) : 0;
     out->snapshot += SN_IMAGE_COPIES * j->image_bytes;
     out->library = SN_LIBRARY_BYTES;

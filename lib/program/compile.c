@@ -131,23 +131,21 @@ static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_e
     return sn_pass_place(j, p, err);
 }
 
-/* Offsets of the state buffers: class after class, pages apart. */
+/* Offsets of the state buffers: in each arena class after class, pages apart. */
 static void place_state(struct sn_job *j, struct sn_program *p)
 {
-    int64_t at = 0;
     for (int c = 0; c < SN_NSTATE_CLASSES; c++) {
-        int64_t bytes = 0;
-        j->class_offset[c] = at;
+        int64_t *at = &j->arena_bytes[sn_class_row((enum sn_class)c)->arena], bytes = 0;
+        j->class_offset[c] = *at;
         for (int b = 0; b < p->n_state_bufs; b++) {
             if ((int)p->bufs[b].cls != c)
                 continue;
-            p->bufs[b].offset = at + bytes;
+            p->bufs[b].offset = *at + bytes;
             bytes += p->bufs[b].bytes;
         }
         j->class_bytes[c] = bytes;
-        at += (bytes + PAGE - 1) / PAGE * PAGE;
+        *at += (bytes + PAGE - 1) / PAGE * PAGE;
     }
-    j->state_bytes = at;
 }
 
 /* Where the run need not be deterministic, a device may sum these as it likes. */
@@ -235,9 +233,9 @@ static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
         SN_TRY(st);
     }
     const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    int64_t *most = &j->arena_bytes[SN_ARENA_SCRATCH];
     for (int i = 0; i < 3; i++)
-        if (scratch_of(set[i]) > j->scratch_bytes)
-            j->scratch_bytes = scratch_of(set[i]);
+        *most = scratch_of(set[i]) > *most ? scratch_of(set[i]) : *most;
     return SN_OK;
 }
 

@@ -1,5 +1,6 @@
 /*
- * opinfo.c - the rows of all kinds of operations (opinfo.h), and what is read off them.
+ * opinfo.c - the rows of all kinds of operations (opinfo.h), and what is read off them; those of
+ * streams, and of classes of buffers and what memory is for (program.h).
  *
  * Operands stand in the order of kernels/ops.h; those of communication in that of program.h.
  */
@@ -372,9 +373,33 @@ bool sn_op_communication(struct sn_communication *out, const struct sn_program *
     return true;
 }
 
-const char *sn_class_name(enum sn_class c)
+const struct sn_class_row *sn_class_row(enum sn_class c)
 {
-    static const char *const name[SN_NCLASSES] = {"param",   "grad", "optim", "batch", "comm",
-                                                  "scalars", "slot", "late",  "temp",  "workspace"};
-    return name[c];
+    static const struct sn_class_row of[SN_NCLASSES] = {
+        [SN_CLASS_PARAM] = {"param", SN_ARENA_STATE, SN_USE_PARAMS},
+        [SN_CLASS_GRAD] = {"grad", SN_ARENA_STATE, SN_USE_GRADS},
+        [SN_CLASS_OPTIM] = {"optim", SN_ARENA_STATE, SN_USE_OPTIMIZER},
+        [SN_CLASS_BATCH] = {"batch", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
+        [SN_CLASS_COMM] = {"comm", SN_ARENA_STATE, SN_USE_COMM},
+        [SN_CLASS_SCALARS] = {"scalars", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
+        [SN_CLASS_SLOT] = {"slot", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},
+        [SN_CLASS_LATE] = {"late", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},
+        [SN_CLASS_TEMP] = {"temp", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},
+        [SN_CLASS_WORKSPACE] = {"workspace", SN_ARENA_SCRATCH, SN_USE_WORKSPACE},
+    };
+    return &of[c];
+}
+
+const char *sn_arena_name(enum sn_arena a)
+{
+    static const char *const name[SN_NARENAS] = {"state", "scratch"};
+    return name[a];
+}
+
+const struct sn_memory_use_row *sn_memory_use_row(enum sn_memory_use u)
+{
+#define USE(NAME, name, always) {#name, always},
+    static const struct sn_memory_use_row of[] = {SN_MEMORY_USES(USE)};
+#undef USE
+    return &of[u];
 }

@@ -228,12 +228,15 @@ enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_e
     return SN_OK;
 }
 
-int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late)
+struct sn_address sn_buffer_address(const struct sn_program *p, int buf, int slot, int late)
 {
     const struct sn_buffer *b = &p->bufs[buf];
+    struct sn_address at = {sn_class_row(b->cls)->arena, b->offset};
     if (b->cls == SN_CLASS_SLOT)
-        return p->slot_base[b->part] + slot * p->slot_bytes[b->part] + b->offset;
-    if (b->cls == SN_CLASS_LATE)
-        return p->late_base[b->part] + late * p->late_bytes[b->part] + b->offset;
-    return p->slots_bytes + b->offset;
+        at.offset += p->slot_base[b->part] + slot * p->slot_bytes[b->part];
+    else if (b->cls == SN_CLASS_LATE)
+        at.offset += p->late_base[b->part] + late * p->late_bytes[b->part];
+    else if (b->cls == SN_CLASS_TEMP)
+        at.offset += p->slots_bytes;
+    return at;
 }

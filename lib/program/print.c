@@ -108,14 +108,20 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
     sn_str_add(out, "%s\n", when[op->when]);
 }
 
-static void print_buffers(struct sn_str *out, const struct sn_program *p)
+/* Those of the program; none of an arena that has only what lives as long as the job. */
+static void print_buffers(struct sn_str *out, const struct sn_program *p, enum sn_arena arena)
 {
-    sn_str_add(out, "\nbuffers of the scratch arena (class, offset, bytes, live from..to)\n");
+    bool is_first = true;
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         const struct sn_buffer *x = &p->bufs[b];
-        if (x->first < 0)
+        const struct sn_class_row *row = sn_class_row(x->cls);
+        if (x->first < 0 || row->arena != arena)
             continue;
-        sn_str_add(out, "  %-32s %-4s %12lld %12lld  %d..%d", x->name, sn_class_name(x->cls),
+        if (is_first)
+            sn_str_add(out, "\nbuffers of the %s arena (class, offset, bytes, live from..to)\n",
+                       sn_arena_name(arena));
+        is_first = false;
+        sn_str_add(out, "  %-32s %-4s %12lld %12lld  %d..%d", x->name, row->name,
                    (long long)x->offset, (long long)x->bytes, x->first, x->last);
         if (x->place != b)
             sn_str_add(out, "  shares %s", p->bufs[x->place].name);
@@ -141,5 +147,6 @@ void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct s
         for (int i = x->first; i < x->first + x->n; i++)
             print_op(out, &t, i);
     }
-    print_buffers(out, p);
+    for (int a = 0; a < SN_NARENAS; a++)
+        print_buffers(out, p, (enum sn_arena)a);
 }

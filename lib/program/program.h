@@ -71,8 +71,44 @@ struct sn_stream_row {
 enum { SN_MOVE_FROM, SN_MOVE_BOUNDS, SN_MOVE_TO = 0 };
 enum { SN_WAIT_NAMES, SN_WAIT_NAMES_TOO };
 
-/* What a buffer is for. The first group lives as long as the job (state arena), the second for one
- * micro-batch or less (scratch arena). */
+/* What a rank's memory is for, in the order in which people are told; said although it is 0?
+ * snapshot: copies of what a rank writes (boxes.h): checkpoint.async, snapshot_every. */
+#define SN_MEMORY_USES(USE)                                                                        \
+    USE(PARAMS, params, true)                                                                      \
+    USE(GRADS, grads, true)                                                                        \
+    USE(OPTIMIZER, optimizer, true)                                                                \
+    USE(ACTIVATIONS, activations, true)                                                            \
+    USE(WORKSPACE, workspace, true)                                                                \
+    USE(COMM, comm, true)                                                                          \
+    USE(SNAPSHOT, snapshot, false)                                                                 \
+    USE(LIBRARY, library, true)
+#define SN_MEMORY_USE(NAME, name, always) SN_USE_##NAME,
+enum sn_memory_use { SN_MEMORY_USES(SN_MEMORY_USE) SN_NMEMORY_USES };
+#undef SN_MEMORY_USE
+struct sn_memory_use_row {
+    const char *name;
+    bool always;
+};
+#define SN_MEMORY_MEMBER(NAME, name, always) int64_t name;
+struct sn_memory_plan { /* bytes: memory_bytes of docs/plan.schema.json */
+    union {
+        struct {
+            SN_MEMORY_USES(SN_MEMORY_MEMBER)
+        };
+        int64_t of[SN_NMEMORY_USES];
+    };
+    int64_t total;
+};
+#undef SN_MEMORY_MEMBER
+
+/* Blocks of memory that a rank maps before the first step, and that its buffers lie in. */
+enum sn_arena {
+    SN_ARENA_STATE,   /* what lives as long as the job */
+    SN_ARENA_SCRATCH, /* what lives for one micro-batch or less */
+    SN_NARENAS
+};
+
+/* What a buffer is for. Those of the first group live as long as the job. */
 enum sn_class {
     SN_CLASS_PARAM, /* weights as the forward pass reads them */
     SN_CLASS_GRAD,  /* fp32, contiguous in the order in which backward finishes them */
@@ -86,6 +122,11 @@ enum sn_class {
     SN_CLASS_TEMP, /* dies inside its chunk */
     SN_CLASS_WORKSPACE, /* scratch of operations: one, the largest */
     SN_NCLASSES
+};
+struct sn_class_row {
+    const char *name;
+    enum sn_arena arena;
+    enum sn_memory_use use; /* what its bytes are told as */
 };
 
 enum sn_when { SN_EVERY, SN_FIRST, SN_LAST }; /* micro-batch */
@@ -118,7 +159,7 @@ struct sn_buffer {
     /* filled by place.c */
     int first, last; /* operations that touch it first and last; -1: never touched */
     int place;       /* the buffer whose memory this one shares (itself if its own) */
-    int64_t offset;  /* in the state arena, the slot, or the temporary part of the scratch arena */
+    int64_t offset;  /* in its arena, its slot or late copy, or among the temporaries */
 };
 
 /* A matrix inside a buffer. `index` adds a run-time step to the address. */
@@ -200,7 +241,7 @@ struct sn_program {
     struct sn_op spare;      /* what builders write into once it has */
     /* filled by place.c: bytes */
     int64_t slot_bytes[SN_MAX_PARTS]; /* of one slot */
-    int64_t slot_base[SN_MAX_PARTS];  /* of slot 0 of a part, in the scratch arena */
+    int64_t slot_base[SN_MAX_PARTS];  /* of slot 0 of a part, in the arena */
     int64_t late_bytes[SN_MAX_PARTS]; /* the same for copies of LATE buffers */
     int64_t late_base[SN_MAX_PARTS];
     int64_t slots_bytes; /* of all slots and late copies of all parts */
@@ -283,8 +324,8 @@ struct sn_job {
     int load;   /* [layers with experts, experts] fp32: what this rank's tokens chose in a step; */
     int agreed; /* [1, sn_agree_words] fp64: what the ranks sum at its end. -1 without experts */
     int64_t class_bytes[SN_NSTATE_CLASSES];
-    int64_t class_offset[SN_NSTATE_CLASSES]; /* in the state arena */
-    int64_t state_bytes, scratch_bytes;
+    int64_t class_offset[SN_NSTATE_CLASSES]; /* in its arena */
+    int64_t arena_bytes[SN_NARENAS];
     int64_t window_bytes; /* shared memory that the communicator maps */
     int64_t image_bytes; /* room for any rank's image (boxes.h); 0 without snapshots, or programs */
     struct sn_program train, evaluate, generate;
@@ -295,24 +336,6 @@ struct sn_job {
  * shared library that brings others; tests/cli/test_train.sh holds every run's peak resident memory
  * between the plan and 16 MiB below it. */
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
-
-/* What a rank's memory is for, in the order in which people are told; said although it is 0?
- * snapshot: copies of what a rank writes (boxes.h): checkpoint.async, snapshot_every. */
-#define SN_MEMORY_USES(USE)                                                                        \
-    USE(params, true)                                                                              \
-    USE(grads, true)                                                                               \
-    USE(optimizer, true)                                                                           \
-    USE(activations, true)                                                                         \
-    USE(workspace, true)                                                                           \
-    USE(comm, true)                                                                                \
-    USE(snapshot, false)                                                                           \
-    USE(library, true)
-#define SN_MEMORY_MEMBER(name, always) int64_t name;
-struct sn_memory_plan { /* bytes: memory_bytes of docs/plan.schema.json */
-    SN_MEMORY_USES(SN_MEMORY_MEMBER)
-    int64_t total;
-};
-#undef SN_MEMORY_MEMBER
 
 /* Compile the set {train, evaluate, generate} of one rank for a resolved configuration (layout.data
  * set). `generate` is empty unless the job has one rank. `config`, `model` and `ops` are borrowed.
@@ -398,8 +421,15 @@ bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
 int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b);
 /* The logical tensor that a matrix begins with. */
 const char *sn_low_rank_name(const struct sn_job *j, const struct sn_low_rank *m);
-/* Where a scratch buffer lies in the scratch arena, for a slot and a late copy of its part. */
-int64_t sn_scratch_offset(const struct sn_program *p, int buf, int slot, int late);
+/* Where a buffer lies: bytes from the begin of an arena. Of what is kept, in a slot and a late copy
+ * of its part. */
+struct sn_address {
+    enum sn_arena arena;
+    int64_t offset;
+};
+struct sn_address sn_buffer_address(const struct sn_program *p, int buf, int slot, int late);
+/* Of all arenas. */
+int64_t sn_job_arena_bytes(const struct sn_job *j);
 /* How often each operation of a chunk with this `when` runs in one step. */
 int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when);
 /* Hash over every operation, view and offset, without what may differ between ranks of a stage:
@@ -412,7 +442,9 @@ void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_
 /* The program as text, one operation a line. */
 void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct sn_program *p);
 const char *sn_op_name(int kind);
-const char *sn_class_name(enum sn_class c);
+const struct sn_class_row *sn_class_row(enum sn_class c);
+const char *sn_arena_name(enum sn_arena a);
+const struct sn_memory_use_row *sn_memory_use_row(enum sn_memory_use u);
 /* Multiply-add FLOPs of an operation (2 per multiply-add); 0 for the memory-bound ones. */
 double sn_op_flops(const struct sn_op *op);
 /* Bytes that an operation moves when nothing stays in a cache: inputs once, outputs once, outputs

@@ -122,7 +122,7 @@ enum sn_status sn_sim_memory(struct sn_memory_point **out, int *n, const struct 
     } else {
         sn_job_memory(stage, &plan);
         find_spans(&m, s);
-        hold(&m, 0, plan.total - plan.library - stage->scratch_bytes);
+        hold(&m, 0, plan.total - plan.library - stage->arena_bytes[SN_ARENA_SCRATCH]);
         walk(&m);
         *out = m.point;
         *n = m.n;

@@ -99,9 +99,9 @@ static void number(FILE *f, const char *key, double v)
 void sn_metrics_json_memory(FILE *f, const struct sn_memory_plan *m)
 {
     (void)fprintf(f, "\"memory_bytes\": {");
-#define USE(name, always) (void)fprintf(f, "\"" #name "\": %lld, ", (long long)m->name);
-    SN_MEMORY_USES(USE)
-#undef USE
+    for (int u = 0; u < SN_NMEMORY_USES; u++)
+        (void)fprintf(f, "\"%s\": %lld, ", sn_memory_use_row((enum sn_memory_use)u)->name,
+                      (long long)m->of[u]);
     (void)fprintf(f, "\"total\": %lld}", (long long)m->total);
 }
 

@@ -9,12 +9,13 @@
 
 #include "lib/base/mem.h"
 
+/* One arena behind the other. */
 static int64_t base(const struct sn_memory_at *at, int buf)
 {
-    const struct sn_program *p = at->of->program;
-    if (buf < p->n_state_bufs)
-        return p->bufs[buf].offset;
-    return at->of->job->state_bytes + sn_scratch_offset(p, buf, at->slot, at->late);
+    struct sn_address x = sn_buffer_address(at->of->program, buf, at->slot, at->late);
+    for (int a = 0; a < (int)x.arena; a++)
+        x.offset += at->of->job->arena_bytes[a];
+    return x.offset;
 }
 
 /* `flat`: a transfer, which moves rows x cols elements without gaps whatever ld says. */

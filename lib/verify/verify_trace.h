@@ -75,7 +75,7 @@ struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank);
 
 /* --- memory under way (verify_memory.c) ------------------------------------------------------- */
 
-/* Rows of `width` bytes, `stride` apart; addresses count through state and scratch arena. */
+/* Rows of `width` bytes, `stride` apart; addresses count through all arenas. */
 struct sn_byte_span {
     int64_t at, width, stride, rows; /* rows 0: none */
 };

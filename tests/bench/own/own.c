@@ -152,7 +152,7 @@ static int compare(struct sn_comm *c, const struct sn_job_env *env)
     int wrong = 0;
     for (int r = 0; r < c->size; r++) {
         const struct sn_job *j = s.job[sn_grid_coord(&s.job[0]->grid, r, SN_AXIS_PIPELINE)];
-        double bytes = (double)(j->state_bytes + j->scratch_bytes);
+        double bytes = (double)sn_job_arena_bytes(j);
         wrong += arena[r] != bytes;
         most = arena[r] > most ? arena[r] : most;
         promised = bytes > promised ? bytes : promised;

@@ -69,7 +69,7 @@ static int64_t memory_of(const struct sn_config *c, struct sn_err *err)
     if (sn_model_create(&model, &c->model, &c->train, err) == SN_OK) {
         env.model = model;
         if (sn_job_create(&job, &env, err) == SN_OK)
-            bytes = job->scratch_bytes;
+            bytes = job->arena_bytes[SN_ARENA_SCRATCH];
     }
     sn_job_destroy(job);
     sn_model_destroy(model);

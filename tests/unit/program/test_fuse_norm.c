@@ -115,7 +115,8 @@ static bool all_need_no_more(const struct world *with, const struct world *witho
 {
     for (int r = 0; r < with->n; r++) {
         const struct sn_job *a = with->jobs[r], *b = without->jobs[r];
-        if (a->scratch_bytes > b->scratch_bytes || a->train.slots_bytes > b->train.slots_bytes ||
+        if (a->arena_bytes[SN_ARENA_SCRATCH] > b->arena_bytes[SN_ARENA_SCRATCH] ||
+            a->train.slots_bytes > b->train.slots_bytes ||
             a->train.temp_bytes > b->train.temp_bytes)
             return false;
     }

@@ -158,7 +158,7 @@ static bool each_is_held_once(const struct world *w, int r)
 {
     const struct sn_job *j = w->jobs[r];
     unsigned char *claims = claims_create(w);
-    unsigned char *memory = sn_alloc((size_t)j->state_bytes);
+    unsigned char *memory = sn_alloc((size_t)j->arena_bytes[SN_ARENA_STATE]);
     int64_t held = 0;
     bool good = true;
     for (int i = 0; i < w->n[r]; i++) {

@@ -97,11 +97,11 @@ static void memory_never_exceeds_the_plan(void)
                     good = good && (x == 0 || p[x].time > p[x - 1].time);
                 }
                 const struct sn_program *t = &s.stages.job[k]->train;
-                bool train_is_largest = s.stages.job[k]->scratch_bytes ==
+                bool train_is_largest = s.stages.job[k]->arena_bytes[SN_ARENA_SCRATCH] ==
                                         t->slots_bytes + t->temp_bytes + t->workspace_bytes;
                 bool all_full = settings[i].kind != SN_INTERLEAVED;
                 tap_ok(good && most <= limit && (most == limit || !train_is_largest || !all_full) &&
-                           p[n - 1].bytes == limit - s.stages.job[k]->scratch_bytes,
+                           p[n - 1].bytes == limit - s.stages.job[k]->arena_bytes[SN_ARENA_SCRATCH],
                        "schedule %d, stage %d: %d points, at most %lld of %lld bytes, at the end "
                        "the state alone",
                        (int)settings[i].kind, k, n, (long long)most, (long long)limit);
