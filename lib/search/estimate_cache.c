@@ -73,6 +73,19 @@ static bool lies_alike(const struct sn_net *a, const struct sn_net *b, enum sn_g
            memcmp(a->span[q], b->span[q], (size_t)a->ways[q] * sizeof(a->span[q][0])) == 0;
 }
 
+/* Do all groups over which a layer communicates? */
+static bool layer_lies_alike(const struct sn_layer_profile *s, const struct sn_net *a,
+                             const struct sn_net *b)
+{
+    unsigned groups = 0;
+    for (int i = 0; i < s->n_comms; i++)
+        groups |= 1u << s->comm[i].group;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (groups >> q & 1u && !lies_alike(a, b, (enum sn_group)q))
+            return false;
+    return true;
+}
+
 static bool same_hops(const struct sn_net *a, const struct sn_net *b)
 {
     return a->hop_ways == b->hop_ways &&
@@ -143,11 +156,7 @@ enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_
     const struct sn_coding *z = e->config.layout.compress.coding;
     bool same = x->net && same_coding(&x->data, &z[SN_CODED_DATA]) &&
                 same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
-                lies_alike(x->net, net, SN_GROUP_TENSOR) &&
-                lies_alike(x->net, net, SN_GROUP_CONTEXT) && lies_alike(x->net, net, SN_GROUP_KV) &&
-                ((!x->shape->key.zero && !e->every) || lies_alike(x->net, net, SN_GROUP_REPLICA)) &&
-                (!e->every || (same_hops(x->net, net) && lies_alike(x->net, net, SN_GROUP_EXPERT) &&
-                               lies_alike(x->net, net, SN_GROUP_EXPERT_DATA)));
+                layer_lies_alike(x->shape, x->net, net) && (!e->every || same_hops(x->net, net));
     if (!same)
         price(e, x, net);
     x->net = net;
@@ -292,13 +301,22 @@ static void price_network(struct sn_inventory_entry *x, struct sn_estimator *e,
     }
 }
 
+/* Context ranks cut none. */
+static bool same_weights(const int a[SN_NGRID_AXES], const int b[SN_NGRID_AXES])
+{
+    for (int i = 0; i < SN_NGRID_AXES; i++)
+        if (i != SN_AXIS_CONTEXT && a[i] != b[i])
+            return false;
+    return true;
+}
+
 static bool same_stock(const struct sn_inventory_entry *x, const struct sn_estimator *e,
                        const struct sn_layer_profile_key *s, const struct sn_inventory_key *key)
 {
     const struct sn_inventory_stage *a = &x->key.stage, *b = &key->stage;
     const struct sn_coding *z = e->config.layout.compress.coding;
     return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
-           x->tensor == s->tensor && x->sequence_parallel == s->sequence_parallel &&
+           same_weights(x->size, s->size) && x->sequence_parallel == s->sequence_parallel &&
            x->expert == s->expert && x->slices == s->slices && a->x.layers == b->x.layers &&
            a->x.experts == b->x.experts && x->key.members.replicas == key->members.replicas &&
            x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
@@ -326,10 +344,10 @@ static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_es
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
     *made = (struct sn_inventory_entry){.key = *key,
-                                        .tensor = s->key.tensor,
                                         .expert = s->key.expert,
                                         .slices = s->key.slices,
                                         .sequence_parallel = s->key.sequence_parallel};
+    memcpy(made->size, s->key.size, sizeof(made->size));
     made->data = e->config.layout.compress.coding[SN_CODED_DATA];
     made->zero = e->config.layout.compress.coding[SN_CODED_ZERO];
     stage.x.layers /= e->config.model.share_layers;
@@ -364,8 +382,8 @@ static enum sn_status stock_entry(struct sn_inventory_entry **out, struct sn_est
 {
     const struct sn_inventory_stage *g = &key->stage;
     unsigned hash = (unsigned)g->x.layers * 131u + (unsigned)key->members.replicas * 7919u +
-                    (unsigned)s->key.tensor * 65599u + s->key.sequence_parallel + 2u * g->x.first +
-                    4u * g->x.last + 8u * g->apart + 16u * key->zero +
+                    (unsigned)s->key.size[SN_AXIS_TENSOR] * 65599u + s->key.sequence_parallel +
+                    2u * g->x.first + 4u * g->x.last + 8u * g->apart + 16u * key->zero +
                     (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
     struct sn_inventory_entry **row = &e->inventory[hash % SN_CACHE_ROWS];
     for (struct sn_inventory_entry *x = *row; x; x = x->next)

@@ -63,7 +63,8 @@ struct sn_inventory_cost {
 struct sn_inventory_entry {
     struct sn_inventory_key key; /* its kinds are the entry's own: */
     unsigned char *kinds;
-    int tensor, expert, slices;
+    int size[SN_NGRID_AXES]; /* of the layer's key */
+    int expert, slices;
     unsigned char sequence_parallel;
     struct sn_inventory inventory;
     struct sn_coding data, zero;   /* codecs of its buckets */

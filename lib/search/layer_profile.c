@@ -1,6 +1,8 @@
 #include "lib/search/layer_profile.h"
 
 #include "lib/base/mem.h"
+#include "lib/layout/axes.h"
+#include "lib/layout/cut.h"
 #include "lib/program/opinfo.h"
 
 #include <math.h>
@@ -15,8 +17,8 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     bool replicas = (int64_t)l->data * l->context > 1;
     struct sn_layer_profile_key k;
     memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
-    k.tensor = l->tensor;
-    k.context = l->context;
+    sn_axes_sizes(k.size, l);
+    k.size[SN_AXIS_DATA] = k.size[SN_AXIS_PIPELINE] = 1;
     k.micro_batch = l->micro_batch;
     k.expert = l->expert;
     k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
@@ -56,7 +58,7 @@ struct sn_extent sn_extent_of(int every, int begin, int layers)
 /* Replicas enough for gradients to be reduced, those of experts too. */
 static int replicas_of(const struct sn_layer_profile_key *k)
 {
-    return k->expert > 1 ? 2 * k->expert : k->context == 1 ? 2 : 1;
+    return k->expert > 1 ? 2 * k->expert : k->size[SN_AXIS_CONTEXT] == 1 ? 2 : 1;
 }
 
 void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
@@ -65,12 +67,11 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     *out = *c;
     sn_layer_profile_model(&out->model);
     struct sn_layout_config *l = &out->layout;
+    sn_axes_set_sizes(l, k->size);
     l->data = replicas_of(k);
-    l->tensor = k->tensor;
-    l->context = k->context;
     l->expert = k->expert;
     l->expert_tensor = k->slices;
-    l->expert_tokens = k->slices == k->tensor ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
+    l->expert_tokens = k->slices == k->size[SN_AXIS_TENSOR] ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
     l->micro_batch = k->micro_batch;
     l->sequence_parallel = k->sequence_parallel;
     l->recompute = (enum sn_recompute)k->recompute;
@@ -79,7 +80,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     /* one stage, in the default order, one bucket for each part where nothing is divided; the end of
      * a step is counted by bucket (inventory.h), two hops by the net */
-    l->pipeline = l->virtual_stages = 1;
+    l->virtual_stages = 1;
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->n_split = l->n_axis_order = 0;
     l->bucket = k->zero ? l->bucket : 1;
@@ -364,6 +365,15 @@ static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job
 
 /* --- all -------------------------------------------------------------------------------------- */
 
+/* What stands between blocks. */
+static int64_t sent(const struct sn_job *j)
+{
+    struct sn_cut between = sn_cut_between(&j->mesh, j->config->layout.sequence_parallel);
+    struct sn_placement p = sn_placement_on(&j->mesh, between.want);
+    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows) *
+           sn_placement_local(&j->mesh, p, SN_COLS, j->config->model.hidden);
+}
+
 static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer_profile_env *env,
                                const struct sn_job *j, struct sn_err *err)
 {
@@ -377,7 +387,7 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer
     SN_TRY(read_temporaries(&r, true, err));
     read_workspace(&r);
     SN_TRY(read_parts(s, j, err));
-    s->sent = j->rows / (s->key.sequence_parallel ? s->key.tensor : 1) * j->config->model.hidden;
+    s->sent = sent(j);
     return SN_OK;
 }
 

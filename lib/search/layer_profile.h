@@ -24,7 +24,8 @@ enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 
 /* How a layer is cut; members that change nothing are set to one value (sn_layer_profile_key). */
 struct sn_layer_profile_key {
-    int tensor, context, micro_batch, expert;
+    int size[SN_NGRID_AXES]; /* ranks along each axis; 1 along those that cut no layer */
+    int micro_batch, expert;
     int slices; /* of each expert, where tensor ranks route tokens of their own; else 0 */
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
     struct sn_coding tensor_coding, expert_coding; /* of what the layer itself sends */

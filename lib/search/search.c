@@ -18,9 +18,9 @@ enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
 
 /* What is known of a grid. */
 struct family {
-    int tensor, context, pipeline, expert, expert_tensor;
-    struct sn_found best; /* plan.step_time 0: nothing compiled fits yet */
-    int64_t members;      /* that may fit */
+    const struct sn_variant *like; /* one that has it */
+    struct sn_found best;          /* plan.step_time 0: nothing compiled fits yet */
+    int64_t members;               /* that may fit */
 };
 
 struct search {
@@ -78,9 +78,7 @@ static void layout_of(struct sn_layout_config *l, const struct search *s, const 
 static struct family *family_of(struct search *s, const struct sn_variant *v)
 {
     for (int i = s->families - 1; i >= 0; i--)
-        if (s->family[i].tensor == v->tensor && s->family[i].context == v->context &&
-            s->family[i].pipeline == v->pipeline && s->family[i].expert == v->expert &&
-            s->family[i].expert_tensor == v->expert_tensor)
+        if (sn_variant_same_grid(s->family[i].like, v))
             return &s->family[i];
     return NULL;
 }
@@ -92,8 +90,7 @@ static enum sn_status family_add(struct search *s, const struct sn_variant *v, s
         if (!sn_grow((void **)&s->family, s->families, &s->cap_families, sizeof(*s->family)))
             return sn_fail(err, SN_ENOMEM, "search: no memory for more than %d grids", s->families);
         f = &s->family[s->families++];
-        *f = (struct family){v->tensor,   v->context, v->pipeline, v->expert, v->expert_tensor,
-                             {.rest = 0}, 0};
+        *f = (struct family){.like = v};
     }
     f->members++;
     return SN_OK;
@@ -122,9 +119,7 @@ static void note_near(struct search *s, const struct sn_branch *n)
     const struct sn_variant *v = &s->all.of[n->variant];
     int at = s->n_near;
     for (int i = 0; i < s->n_near; i++) {
-        const struct sn_variant *o = &s->all.of[s->near[i].variant];
-        if (o->tensor == v->tensor && o->context == v->context && o->pipeline == v->pipeline &&
-            o->expert == v->expert && o->expert_tensor == v->expert_tensor) {
+        if (sn_variant_same_grid(&s->all.of[s->near[i].variant], v)) {
             if (n->bound >= s->near[i].bound)
                 return;
             memmove(&s->near[i], &s->near[i + 1], (size_t)(s->n_near - 1 - i) * sizeof(s->near[0]));

@@ -1,7 +1,10 @@
 #include "lib/search/variants.h"
 
 #include "lib/base/mem.h"
+#include "lib/layout/axes.h"
 #include "lib/program/program.h"
+
+#include <string.h>
 
 /* Context ranks pay where sequences are long: a rank has so many tokens of one at least, unless the
  * run file names the number of ranks. */
@@ -31,10 +34,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
                        const struct sn_config *base)
 {
     *out = base->layout;
-    out->data = v->data;
-    out->tensor = v->tensor;
-    out->context = v->context;
-    out->pipeline = v->pipeline;
+    sn_axes_set_sizes(out, v->size);
     out->expert = v->expert;
     out->expert_tensor = v->expert_tensor;
     out->micro_batch = v->micro_batch;
@@ -44,6 +44,12 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->recompute = (enum sn_recompute)v->recompute;
     out->zero = v->zero;
     out->context_kind = (enum sn_context_kind)v->context_kind;
+}
+
+bool sn_variant_same_grid(const struct sn_variant *a, const struct sn_variant *b)
+{
+    return memcmp(a->size, b->size, sizeof(a->size)) == 0 && a->expert == b->expert &&
+           a->expert_tensor == b->expert_tensor;
 }
 
 static const struct sn_schedule_traits *traits_of(const struct lister *l)
@@ -71,7 +77,7 @@ static bool is_valid(const struct lister *l)
 static void list_memory(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
-    bool one = (int64_t)l->v.data * l->v.context == 1;
+    bool one = (int64_t)l->v.size[SN_AXIS_DATA] * l->v.size[SN_AXIS_CONTEXT] == 1;
     bool exchanges = l->v.expert > 1 || l->v.expert_tensor > 1;
     bool low = traits_of(l)->delays_weights && exchanges;    /* ZeRO 0 and 1 alone, */
     low = low || g->compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
@@ -93,7 +99,7 @@ static void list_memory(struct lister *l)
 
 static void list_virtual(struct lister *l)
 {
-    int given = l->base->layout.virtual_stages, p = l->v.pipeline, before = 0;
+    int given = l->base->layout.virtual_stages, p = l->v.size[SN_AXIS_PIPELINE], before = 0;
     for (int v = 2; v <= SN_MAX_PARTS && v * p <= l->base->model.layers; v++) {
         int longest = (l->base->model.layers + v * p - 1) / (v * p);
         bool asked = named(l, SN_KEY_VIRTUAL_STAGES) && v == given;
@@ -109,7 +115,7 @@ static void list_schedules(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
     for (int s = 0; s < SN_NSCHEDULES; s++) {
-        bool whole = l->v.pipeline == 1;
+        bool whole = l->v.size[SN_AXIS_PIPELINE] == 1;
         int only = named(l, SN_KEY_SCHEDULE) ? (int)g->schedule : SN_SCHEDULE_DEFAULT;
         if (!may(l, SN_KEY_SCHEDULE, s, (int)g->schedule) || (whole && s != only))
             continue;
@@ -127,8 +133,8 @@ static void list_schedules(struct lister *l)
 /* Ranks that share the experts out; a dense model has one. */
 static void list_ways(struct lister *l)
 {
-    int blocks = l->v.expert_tensor > 0 ? l->v.tensor / l->v.expert_tensor : 1;
-    int64_t replicas = (int64_t)l->v.data * l->v.context * blocks;
+    int blocks = l->v.expert_tensor > 0 ? l->v.size[SN_AXIS_TENSOR] / l->v.expert_tensor : 1;
+    int64_t replicas = (int64_t)l->v.size[SN_AXIS_DATA] * l->v.size[SN_AXIS_CONTEXT] * blocks;
     int experts = l->base->model.experts.count > 0 ? l->base->model.experts.count : 1;
     for (int e = 1; e <= experts && e <= replicas; e++) {
         if (experts % e != 0 || replicas % e != 0 ||
@@ -145,11 +151,11 @@ static void list_experts(struct lister *l)
     int given = l->base->layout.expert_tensor;
     bool own = l->v.sequence_parallel && l->base->model.experts.count > 0;
     l->v.expert_tensor = 0;
-    if (given == 0 || given == l->v.tensor)
+    if (given == 0 || given == l->v.size[SN_AXIS_TENSOR])
         list_ways(l);
-    for (int u = 1; own && u < l->v.tensor; u++) {
+    for (int u = 1; own && u < l->v.size[SN_AXIS_TENSOR]; u++) {
         l->v.expert_tensor = u;
-        if (l->v.tensor % u == 0 && (given == 0 || given == u))
+        if (l->v.size[SN_AXIS_TENSOR] % u == 0 && (given == 0 || given == u))
             list_ways(l);
     }
     l->v.expert_tensor = 0;
@@ -164,8 +170,8 @@ static void list_pipelines(struct lister *l, int rest)
             !may(l, SN_KEY_DATA, (int)data, g->data) ||
             l->base->train.global_batch % (data * l->v.micro_batch) != 0)
             continue;
-        l->v.pipeline = p;
-        l->v.data = (int)data;
+        l->v.size[SN_AXIS_PIPELINE] = p;
+        l->v.size[SN_AXIS_DATA] = (int)data;
         list_experts(l);
     }
 }
@@ -176,7 +182,7 @@ static void list_micro_batches(struct lister *l, int rest)
     int batch = l->base->train.global_batch;
     for (int b = 1; b <= batch; b++)
         for (int sp = 1; sp >= 0; sp--) {
-            bool same = l->v.tensor == 1 && sp != g->sequence_parallel;
+            bool same = l->v.size[SN_AXIS_TENSOR] == 1 && sp != g->sequence_parallel;
             if (batch % b != 0 || same || !may(l, SN_KEY_MICRO_BATCH, b, g->micro_batch) ||
                 !may(l, SN_KEY_SEQUENCE_PARALLEL, sp, g->sequence_parallel))
                 continue;
@@ -200,8 +206,8 @@ static void list_all(struct lister *l)
                     !may(l, SN_KEY_CONTEXT, c, g->context) ||
                     !may(l, SN_KEY_CONTEXT_KIND, kind, (int)g->context_kind))
                     continue;
-                l->v.tensor = t;
-                l->v.context = c;
+                l->v.size[SN_AXIS_TENSOR] = t;
+                l->v.size[SN_AXIS_CONTEXT] = c;
                 l->v.context_kind = (unsigned char)kind;
                 list_micro_batches(l, l->ranks / (t * c));
             }

@@ -22,10 +22,12 @@
 #define SN_VARIANTS_H
 
 #include "lib/config/config.h"
+#include "lib/layout/grid.h"
 
 /* A layout in few bytes; bucket and axis order are the run file's. */
 struct sn_variant {
-    int data, tensor, context, pipeline, expert, micro_batch, virtual_stages;
+    int size[SN_NGRID_AXES]; /* ranks along each axis */
+    int expert, micro_batch, virtual_stages;
     int expert_tensor; /* 0: as tensor */
     unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
 };
@@ -40,6 +42,8 @@ struct sn_variants {
 enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
                                 struct sn_err *err);
 void sn_variants_fini(struct sn_variants *v); /* a zeroed one is allowed */
+/* Do they cut the model alike? Grids differ in sizes, and in how experts are shared out. */
+bool sn_variant_same_grid(const struct sn_variant *a, const struct sn_variant *b);
 /* Fill a layout; the rest of it is taken from `base`. */
 void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
                        const struct sn_config *base);

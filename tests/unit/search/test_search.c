@@ -53,13 +53,14 @@ static struct sn_config small_run(void)
 static void take(struct all *a, const struct sn_variant *v, double step)
 {
     int i = 0;
-    while (i < a->n && (a->of[i].tensor != v->tensor || a->of[i].context != v->context ||
-                        a->of[i].pipeline != v->pipeline || a->of[i].expert != v->expert ||
+    int tensor = v->size[SN_AXIS_TENSOR], context = v->size[SN_AXIS_CONTEXT],
+        pipeline = v->size[SN_AXIS_PIPELINE];
+    while (i < a->n && (a->of[i].tensor != tensor || a->of[i].context != context ||
+                        a->of[i].pipeline != pipeline || a->of[i].expert != v->expert ||
                         a->of[i].own != v->expert_tensor))
         i++;
     if (i == a->n)
-        a->of[a->n++] =
-            (struct best){v->tensor, v->context, v->pipeline, v->expert, v->expert_tensor, step};
+        a->of[a->n++] = (struct best){tensor, context, pipeline, v->expert, v->expert_tensor, step};
     else if (step < a->of[i].step)
         a->of[i].step = step;
 }
