@@ -312,6 +312,8 @@ int sn_config_ranks(const struct sn_config *c);
 int sn_config_copy_ranks(const struct sn_layout_config *l);
 /* Those that the layout names itself: one copy where it leaves layout.data to the number of ranks. */
 int sn_config_least_ranks(const struct sn_layout_config *l);
+/* Tokens of a micro-batch that a rank has, before an axis of its tensors cuts them. */
+int64_t sn_config_tokens(const struct sn_config *c);
 /* "data 2 x tensor 4 x context 1 x pipeline 2"; returns buf. */
 enum { SN_AXES_SIZE = 96 };
 const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l);

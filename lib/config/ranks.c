@@ -24,6 +24,11 @@ int sn_config_ranks(const struct sn_config *c)
     return sn_config_copy_ranks(&c->layout) * c->layout.data;
 }
 
+int64_t sn_config_tokens(const struct sn_config *c)
+{
+    return (int64_t)c->layout.micro_batch * c->model.seq / c->layout.context;
+}
+
 const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l)
 {
     (void)snprintf(buf, SN_AXES_SIZE, "data %d x tensor %d x context %d x pipeline %d", l->data,

@@ -117,16 +117,10 @@ static enum sn_status context_divides(const struct sn_config *c, const struct sn
                             queries ? m->heads : m->kv_heads, near);
 }
 
-/* Tokens of a micro-batch that a tensor group holds. */
-static int64_t tokens_of_group(const struct sn_config *c)
-{
-    return (int64_t)c->layout.micro_batch * c->model.seq / c->layout.context;
-}
-
 static bool tensor_fits_tokens(const struct sn_config *c, int tensor)
 {
     return tensor_fits_heads(c, tensor) && exchange_fits(c, tensor, c->layout.context) &&
-           tokens_of_group(c) % tensor == 0;
+           sn_config_tokens(c) % tensor == 0;
 }
 
 static enum sn_status tensor_divides_tokens(const struct sn_config *c, const struct sn_settings *s,
@@ -134,7 +128,7 @@ static enum sn_status tensor_divides_tokens(const struct sn_config *c, const str
 {
     const struct sn_layout_config *l = &c->layout;
     char near[SN_NEAR_SIZE];
-    if (!l->sequence_parallel || tokens_of_group(c) % l->tensor == 0)
+    if (!l->sequence_parallel || sn_config_tokens(c) % l->tensor == 0)
         return SN_OK;
     return sn_settings_fail(
         s, "layout.tensor", err,

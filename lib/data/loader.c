@@ -2,7 +2,7 @@
 
 int sn_loader_first(const struct sn_loader *l, int micro)
 {
-    return (micro * l->ranks + l->rank) * l->config->layout.micro_batch;
+    return (micro * l->ranks + l->rank) * l->sequences;
 }
 
 static enum sn_status read_row(const struct sn_loader *l, int64_t sample, int64_t row,
@@ -30,10 +30,10 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
     for (int m = 0; m < micros; m++) {
         int first = sn_loader_first(l, m);
         first_sample[m] = (step - 1) * batch + first;
-        for (int i = 0; i < c->layout.micro_batch; i++) {
+        for (int i = 0; i < l->sequences; i++) {
             int64_t s =
                 sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch, first + i);
-            SN_TRY(read_row(l, s, (int64_t)m * c->layout.micro_batch + i, err));
+            SN_TRY(read_row(l, s, (int64_t)m * l->sequences + i, err));
         }
     }
     return SN_OK;
@@ -52,7 +52,7 @@ static enum sn_status fill_row(const struct sn_loader *l, int64_t row, struct sn
 enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
                                struct sn_err *err)
 {
-    for (int i = 0; i < l->config->layout.micro_batch; i++)
+    for (int i = 0; i < l->sequences; i++)
         SN_TRY(first + i < end ? read_row(l, first + i, i, err) : fill_row(l, i, err));
     return SN_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * loader.h - from steps to token batches in the program's batch buffers.
  *
- * Sample j of a global batch goes to micro-batch j / (ranks x micro_batch), and there to rank
- * (j / micro_batch) mod ranks: consecutive samples of a micro-batch are one rank's.
+ * Sample j of a global batch goes to micro-batch j / (ranks x sequences), and there to rank
+ * (j / sequences) mod ranks: consecutive samples of a micro-batch are one rank's.
  */
 #ifndef SN_LOADER_H
 #define SN_LOADER_H
@@ -14,7 +14,8 @@
 struct sn_loader {
     const struct sn_config *config;
     const struct sn_data *data;
-    int rank, ranks; /* on the data axis */
+    int rank, ranks; /* of those that have samples of their own */
+    int sequences;   /* of a micro-batch, on this rank */
     struct sn_position_attr
         place;      /* which positions of a sample are here: seq and the context members */
     int32_t *whole; /* room for the ids and targets of one sample, when only some are here */

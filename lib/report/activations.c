@@ -78,15 +78,14 @@ static double unit_bytes(const struct sn_job *j, enum tensor t)
 {
     const struct sn_layout_config *y = &j->config->layout;
     bool cut = paper[t].cut || (y->sequence_parallel && !is_full(j));
-    double tokens = (double)y->micro_batch * j->config->model.seq / y->context;
-    return tokens * j->config->model.hidden / (cut ? y->tensor : 1);
+    return (double)sn_config_tokens(j->config) * j->config->model.hidden / (cut ? y->tensor : 1);
 }
 
 double sn_activations_literature(const struct sn_job *j, int layers)
 {
     const struct sn_model_config *m = &j->config->model;
     const struct sn_layout_config *y = &j->config->layout;
-    double t = y->tensor, sb = (double)y->micro_batch * m->seq / y->context;
+    double t = y->tensor, sb = (double)sn_config_tokens(j->config);
     double scores = 5.0 * m->heads * m->seq / m->hidden;
     double each = 10 + 24 / t + scores / t;
     if (y->recompute == SN_RECOMPUTE_SELECTIVE)

@@ -13,8 +13,7 @@ enum { PAGE = 4096 };
 
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros)
 {
-    const struct sn_layout_config *l = &e->config.layout;
-    int64_t rows = (int64_t)l->micro_batch * e->config.model.seq / l->context * micros;
+    int64_t rows = sn_config_tokens(&e->config) * micros;
     int64_t staging = 0;
     for (int q = 0; q < SN_NGROUPS; q++) {
         int64_t need = sn_collective_staging(net->members[q]);

@@ -14,12 +14,12 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
     const struct sn_config *c = t->env.config;
     const struct sn_program *p = &t->job->evaluate;
     struct sn_scalars *s = sn_exec_scalars(t->exec);
-    int group = c->layout.micro_batch * c->layout.data;
+    int group = t->valid.ranks * t->valid.sequences;
     int64_t first_sample = 0; /* nothing in it is random */
     s->loss_sum = 0;
     s->tokens_in_step = (double)t->eval_sequences * c->model.seq;
     for (int64_t first = 0; first < t->eval_sequences; first += group) {
-        int64_t mine = first + (int64_t)t->valid.rank * c->layout.micro_batch;
+        int64_t mine = first + (int64_t)t->valid.rank * t->valid.sequences;
         SN_TRY(sn_loader_range(&t->valid, mine, t->eval_sequences, err));
         SN_TRY(sn_exec_run(t->exec, p, &first_sample, err));
     }

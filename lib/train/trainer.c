@@ -34,6 +34,7 @@ static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struc
                             .data = *data,
                             .rank = t->job->group_index[SN_GROUP_DATA],
                             .ranks = t->job->group_size[SN_GROUP_DATA],
+                            .sequences = c->layout.micro_batch,
                             .place = {.seq = c->model.seq,
                                       .context = t->job->group_size[SN_GROUP_CONTEXT],
                                       .context_rank = t->job->group_index[SN_GROUP_CONTEXT],

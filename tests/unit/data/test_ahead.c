@@ -49,6 +49,7 @@ static void begin(struct world *w, bool is_bad)
     w->loader = (struct sn_loader){.config = &w->config,
                                    .data = w->data,
                                    .ranks = 1,
+                                   .sequences = w->config.layout.micro_batch,
                                    .place = {.seq = SEQ},
                                    .ids = w->now.ids,
                                    .targets = w->now.targets,
