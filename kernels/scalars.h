@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum sn_agree {
-    SN_AGREE_LOSS,    /* of the ranks that are first on the tensor axis */
+    SN_AGREE_LOSS,    /* of each row once, whichever ranks have it */
     SN_AGREE_SQ_NORM, /* of gradients that a rank owns */
     SN_AGREE_NONFINITE,
     SN_AGREE_SAVE,      /* ranks that want to save and leave */

@@ -215,8 +215,7 @@ enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at)
     return r == SN_ACC_ADD ? SN_ADD : SN_WRITE;
 }
 
-/* Is this rank member 0 of every group of the mask? */
-static bool is_first(const struct sn_exec *x, unsigned groups)
+bool sn_exec_is_first(const struct sn_exec *x, unsigned groups)
 {
     for (int q = 0; q < SN_NGROUPS; q++)
         if (groups >> q & 1u && x->job->group_index[q] != 0)
@@ -228,7 +227,7 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
                   const struct sn_at *at, struct sn_args *a)
 {
     for (int i = 0; i < SN_MAX_IN; i++) {
-        bool absent = op->in_first >> i & 1u && !is_first(x, op->first_of);
+        bool absent = op->in_first >> i & 1u && !sn_exec_is_first(x, op->first_of);
         a->in[i] = absent ? (struct sn_mat){0} : sn_exec_resolve(x, p, &op->in[i], at);
     }
     for (int i = 0; i < SN_MAX_OUT; i++) {
@@ -270,7 +269,7 @@ static enum sn_status run_ops(struct sn_exec *x, const struct sn_program *p, con
 {
     for (int i = range[0]; i < range[1]; i++) {
         const struct sn_op *op = &p->ops[i];
-        if (!sn_exec_due(op, &at) || (op->only && !is_first(x, op->only)))
+        if (!sn_exec_due(op, &at) || (op->only && !sn_exec_is_first(x, op->only)))
             continue;
         SN_TRY(x->backend->op(x, p, i, &at, err));
     }

@@ -141,7 +141,7 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
         return s->agree;
     double *words = sn_exec_address(x, &j->train, j->agreed);
     const float *load = sn_exec_address(x, &j->train, j->load);
-    bool counts = j->group_index[SN_GROUP_TENSOR] == 0 || j->grid.fold > 1;
+    bool counts = sn_exec_is_first(x, j->same_routes);
     memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
     for (int64_t i = 0; i < op->attr.experts.rows; i++)
         words[SN_NAGREE + i] = counts ? (double)load[i] : 0;
@@ -178,8 +178,7 @@ static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
-    bool counts = x->job->group_index[SN_GROUP_TENSOR] == 0; /* the others have the same loss */
-    s->agree[SN_AGREE_LOSS] = counts ? s->loss_sum : 0;
+    s->agree[SN_AGREE_LOSS] = sn_exec_is_first(x, x->job->same_loss) ? s->loss_sum : 0;
     s->agree[SN_AGREE_SQ_NORM] = s->sq_norm;
     s->agree[SN_AGREE_NONFINITE] = (double)s->nonfinite;
     s->agree[SN_AGREE_BALANCE] = s->balance_sum;

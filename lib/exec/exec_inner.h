@@ -145,6 +145,8 @@ enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at);
 /* All that a kernel is told. */
 void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
                   const struct sn_at *at, struct sn_args *out);
+/* Is this rank member 0 of every group of the mask? */
+bool sn_exec_is_first(const struct sn_exec *x, unsigned groups);
 /* Does it run on this micro-batch? */
 bool sn_exec_due(const struct sn_op *op, const struct sn_at *at);
 /* It took so long: for sn_exec_times(), and x->tell. */

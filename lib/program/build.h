@@ -238,6 +238,8 @@ struct sn_placement sn_region(const struct sn_job *j);
 /* Of the rows of a micro-batch, those that a rank has of a tensor placed so, and the first. */
 int64_t sn_rows_here(const struct sn_job *j, struct sn_placement p);
 int64_t sn_first_row(const struct sn_job *j, struct sn_placement p);
+/* Bit g: all members of group g, of the mesh, have the same rows of it. */
+unsigned sn_same_rows(const struct sn_job *j, struct sn_placement p);
 /* An input that is added to what is a sum over ranks: there on one of them. */
 void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give);
 /* A new result buffer of node n, of `cols` columns here, placed as given. */
@@ -252,8 +254,8 @@ bool sn_experts_travel(const struct sn_emit *e);
 /* Rows of buffer x, by expert, through the experts here. */
 int sn_feed_forward(struct sn_emit *e, const struct sn_node *n, int x, int bounds);
 /* How a layer with experts takes tokens, and gives them. */
-struct sn_placement sn_experts_taken(const struct sn_emit *e);
-struct sn_placement sn_experts_given(const struct sn_emit *e);
+struct sn_placement sn_experts_taken(const struct sn_job *j);
+struct sn_placement sn_experts_given(const struct sn_job *j);
 /* Experts of layer points that this rank holds (lower_experts.c). */
 int sn_experts_here(const struct sn_emit *e);
 /* The choices of all ranks that share sequences with this one: `choice` itself, or a new buffer. */

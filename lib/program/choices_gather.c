@@ -24,7 +24,7 @@ static int gather(struct sn_emit *e, int choice, enum sn_group group, const char
 
 int sn_choices_gather(struct sn_emit *e, int choice, const char *label)
 {
-    struct sn_placement taken = sn_experts_taken(e);
+    struct sn_placement taken = sn_experts_taken(e->job);
     for (int a = e->job->mesh.n_axes - 1; a >= 0; a--)
         if (sn_placement_cuts(taken, a, SN_ROWS)) /* slices of a context rank's rows, in order */
             choice = gather(e, choice, e->job->mesh.axis[a].group, label);

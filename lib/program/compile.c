@@ -319,8 +319,10 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     j->dtype = c->train.precision;
     SN_TRY(place_rank(j, env->rank, err));
     j->held = sn_config_holding(c);
-    j->rows = (int64_t)l->micro_batch * c->model.seq / l->context;
+    j->rows = sn_config_tokens(c);
     struct sn_cut head = sn_cut_of(j, "head");
+    j->same_loss = sn_same_rows(j, head.want);
+    j->same_routes = sn_same_rows(j, sn_experts_taken(j));
     struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
     int64_t words = sn_cut_slice(head.weight, SN_CUT_ROWS, &at, c->model.vocab).padded;
     if (j->ops) /* parts and their places are the same on all backends */

@@ -471,7 +471,7 @@ void sn_grad_route(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_ROUTE_DX_CHOICE] = f->out[SN_ROUTE_CHOICE];
     if (f->attr.experts.aux_loss > 0 || f->attr.experts.z_loss > 0)
         op->in[SN_ROUTE_DX_COUNTS] = counts_of(e, f);
-    struct sn_placement dx_at = sn_placement_of_gradient(sn_experts_taken(e));
+    struct sn_placement dx_at = sn_placement_of_gradient(sn_experts_taken(e->job));
     sn_add_once(e, op, SN_ROUTE_DX_COUNTS, dx_at); /* the losses */
     op->out[SN_ROUTE_DX_DLOGITS] = sn_view_all(p, dx);
     op->attr = f->attr;

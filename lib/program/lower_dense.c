@@ -108,11 +108,11 @@ static int dispatched(struct sn_emit *e, const struct sn_node *n, struct sn_view
 void sn_lower_dense(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
-    struct sn_view x = gathered(e, n, sn_take(e, n->in[0], sn_experts_taken(e)), "tokens");
+    struct sn_view x = gathered(e, n, sn_take(e, n->in[0], sn_experts_taken(e->job)), "tokens");
     struct sn_view w = gathered(e, n, sn_view_all(p, e->routes.w), "weights");
     place(e, n, x.rows);
     int ys = sn_feed_forward(e, n, dispatched(e, n, x), e->routes.bounds);
-    struct sn_view y = sn_view_all(p, sn_result(e, n, x.cols, sn_experts_given(e))), sum = y;
+    struct sn_view y = sn_view_all(p, sn_result(e, n, x.cols, sn_experts_given(e->job))), sum = y;
     if (x.rows != y.rows) {
         struct sn_buffer all = {
             .dtype = e->job->dtype, .rows = x.rows, .cols = x.cols, .needs_grad = needs(e, y.buf)};

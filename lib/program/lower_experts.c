@@ -46,26 +46,21 @@ bool sn_experts_travel(const struct sn_emit *e)
     return e->job->group_size[SN_GROUP_EXPERT] > 1 && !sn_experts_dense(e);
 }
 
-static bool is_folded(const struct sn_emit *e)
+/* Of x and y: where experts are folded, a tensor rank routes the tokens that it has. */
+struct sn_placement sn_experts_taken(const struct sn_job *j)
 {
-    return e->job->grid.fold > 1;
+    return j->grid.fold > 1 ? sn_region(j) : sn_cut_of(j, "ffn.experts").want;
 }
 
-/* Of x and y. */
-struct sn_placement sn_experts_taken(const struct sn_emit *e)
+struct sn_placement sn_experts_given(const struct sn_job *j)
 {
-    return is_folded(e) ? sn_region(e->job) : sn_cut_of(e->job, "ffn.experts").want;
-}
-
-struct sn_placement sn_experts_given(const struct sn_emit *e)
-{
-    return is_folded(e) ? sn_region(e->job) : sn_cut_of(e->job, "ffn.experts").give;
+    return j->grid.fold > 1 ? sn_region(j) : sn_cut_of(j, "ffn.experts").give;
 }
 
 /* Tokens that this rank routes. */
 static int64_t tokens(const struct sn_emit *e)
 {
-    return sn_rows_here(e->job, sn_experts_taken(e));
+    return sn_rows_here(e->job, sn_experts_taken(e->job));
 }
 
 static int temp(struct sn_emit *e, enum sn_dtype dtype, int64_t rows, int64_t cols,
@@ -105,7 +100,7 @@ static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
 {
     if (n->attr.experts.aux_loss <= 0)
         return counts;
-    struct sn_placement taken = sn_experts_taken(e);
+    struct sn_placement taken = sn_experts_taken(e->job);
     for (int a = 0; a < e->job->mesh.n_axes; a++)
         if (sn_placement_cuts(taken, a, SN_ROWS))
             counts = count_over(e, n, counts, e->job->mesh.axis[a].group);
@@ -121,7 +116,7 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     op->in[SN_ROUTE_LOSS_LOGITS] = sn_view_all(e->p, logits);
     op->in[SN_ROUTE_LOSS_COUNTS] = sn_view_all(e->p, all);
     op->attr.experts.dense = n->attr.experts.dense;
-    op->only = sn_placement_groups(&e->job->mesh, sn_experts_taken(e),
+    op->only = sn_placement_groups(&e->job->mesh, sn_experts_taken(e->job),
                                    SN_REPLICATE_PARTIAL_GRAD); /* the others have the same */
 }
 
@@ -157,7 +152,7 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
 static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_attr a = sn_localised(e, n);
-    a.position.row0 = sn_first_row(e->job, sn_experts_taken(e));
+    a.position.row0 = sn_first_row(e->job, sn_experts_taken(e->job));
     return a;
 }
 
@@ -231,7 +226,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_program *p = e->p;
     int shard = e->job->first_shard[n->param[0]];
-    struct sn_view x = jittered(e, n, sn_take(e, n->in[0], sn_experts_taken(e)));
+    struct sn_view x = jittered(e, n, sn_take(e, n->in[0], sn_experts_taken(e->job)));
     bool trains = needs(e, x.buf) || sn_shard_trains(e, shard);
     int logits = temp(e, SN_F32, tokens(e), n->attr.experts.count, n->point, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", n->point);
@@ -245,7 +240,7 @@ void sn_lower_router(struct sn_emit *e, const struct sn_node *n)
         place(e, n, choice);
     e->value[n->out] =
         (struct sn_value_place){.buf = e->routes.w,
-                                .have = sn_placement_on(&e->job->mesh, sn_experts_taken(e)),
+                                .have = sn_placement_on(&e->job->mesh, sn_experts_taken(e->job)),
                                 .used = -1};
 }
 
@@ -255,8 +250,7 @@ int64_t sn_expert_rows(const struct sn_config *c)
 {
     const struct sn_model_config *m = &c->model;
     const struct sn_layout_config *l = &c->layout;
-    int64_t rows = (int64_t)l->micro_batch * m->seq / l->context;
-    int64_t all = rows / sn_config_fold(c) * m->experts.top_k;
+    int64_t all = sn_config_tokens(c) / sn_config_fold(c) * m->experts.top_k;
     int64_t room = sn_expert_capacity(m) * m->experts.count * l->micro_batch;
     return room > 0 && room < all ? room : all;
 }
@@ -430,7 +424,7 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
         sn_lower_dense(e, n);
         return;
     }
-    struct sn_view x = sn_take(e, n->in[0], sn_experts_taken(e));
+    struct sn_view x = sn_take(e, n->in[0], sn_experts_taken(e->job));
     int xs = temp(e, e->job->dtype, expert_rows(e), x.cols, n->point, "x");
     set_needs(e, xs, needs(e, x.buf));
     struct sn_op *op = sn_op_add(p, SN_OP_DISPATCH, "%s", n->point);
@@ -439,7 +433,7 @@ void sn_lower_experts(struct sn_emit *e, const struct sn_node *n)
     op->out[SN_DISPATCH_Y] = sn_view_all(p, xs);
     int ys =
         sn_experts_travel(e) ? elsewhere(e, n, xs) : sn_feed_forward(e, n, xs, e->routes.bounds);
-    int y = sn_result(e, n, x.cols, sn_experts_given(e));
+    int y = sn_result(e, n, x.cols, sn_experts_given(e->job));
     op = sn_op_add(p, SN_OP_COMBINE, "%s", n->point);
     op->in[SN_COMBINE_X] = sn_view_all(p, ys);
     op->in[SN_COMBINE_PLACE] = sn_view_all(p, e->routes.place);

@@ -305,13 +305,15 @@ struct sn_job {
     int group_size[SN_NGROUPS], group_index[SN_NGROUPS];
     int stage, stages; /* of the pipeline */
     int pieces;        /* stages x virtual stages; piece k is part k / stages of stage k % stages */
-    int *piece_of_node;  /* by node of the model */
-    int *piece_of_value; /* by value: where it is made */
-    int *first_node;     /* by unit + 1, layers + 3 of them: nodes of a unit follow one another */
-    int64_t rows;        /* T: tokens of a micro-batch on this rank */
-    int64_t head_block;  /* rows of logits that exist at once */
-    bool text_only;      /* sn_job_create_text */
-    enum sn_dtype dtype; /* storage */
+    unsigned same_loss;   /* bit g: all members of group g have the same loss: member 0 counts it */
+    unsigned same_routes; /* bit g: they route the same tokens: member 0 counts what experts got */
+    int *piece_of_node;   /* by node of the model */
+    int *piece_of_value;  /* by value: where it is made */
+    int *first_node;      /* by unit + 1, layers + 3 of them: nodes of a unit follow one another */
+    int64_t rows;         /* T: tokens of a micro-batch on this rank */
+    int64_t head_block;   /* rows of logits that exist at once */
+    bool text_only;       /* sn_job_create_text */
+    enum sn_dtype dtype;  /* storage */
     const struct sn_holding *held; /* by a rank, of what is not frozen (ZeRO) */
     struct sn_shard *shards;
     struct sn_shard_piece *shard_pieces; /* of all shards */

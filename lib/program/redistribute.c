@@ -39,6 +39,14 @@ int64_t sn_first_row(const struct sn_job *j, struct sn_placement p)
     return index * sn_rows_here(j, p);
 }
 
+unsigned sn_same_rows(const struct sn_job *j, struct sn_placement p)
+{
+    unsigned groups = 0;
+    for (int a = 0; a < j->mesh.n_axes; a++)
+        groups |= sn_placement_cuts(p, a, SN_ROWS) ? 0 : 1u << j->mesh.axis[a].group;
+    return groups;
+}
+
 void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give)
 {
     op->first_of = sn_placement_groups(&e->job->mesh, give, SN_PARTIAL);

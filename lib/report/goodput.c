@@ -33,25 +33,29 @@ static double write_seconds(struct sn_goodput *out, const struct sn_machine *m, 
     return fmax(shared, node > 0 ? (double)of_node / node : 0);
 }
 
+/* Ranks of a replica that hold other values of it. */
+static int parts_of(const struct sn_job *j, const struct sn_bucket *b)
+{
+    int n = 1;
+    for (int a = 0; a < j->mesh.n_axes; a++)
+        n *= b->copies >> j->mesh.axis[a].group & 1u ? 1 : j->mesh.axis[a].size;
+    return b->copies >> SN_GROUP_KV & 1u ? n / j->group_size[SN_GROUP_KV] : n;
+}
+
 /* What all ranks of a stage write: each value once, padding included. */
 static int64_t stage_bytes(const struct sn_job *j)
 {
     int64_t bytes = 0;
     for (int i = 0; i < j->n_buckets; i++) {
         const struct sn_bucket *b = &j->buckets[i];
-        int tensor = j->group_size[SN_GROUP_TENSOR];
         if (b->copies >> SN_GROUP_TIED & 1u && j->group_index[SN_GROUP_TIED] != 0)
             continue;
-        if (b->copies >> SN_GROUP_TENSOR & 1u)
-            tensor = 1;
-        else if (b->copies >> SN_GROUP_KV & 1u)
-            tensor /= j->group_size[SN_GROUP_KV];
-        int holders = 0;
+        int parts = parts_of(j, b), holders = 0;
         (void)sn_feedback_holder(j, b, &holders);
         for (int k = 0; k < SN_NSTATE_KINDS; k++)
             if (sn_state_buffer(j, b, (enum sn_state_kind)k) >= 0)
                 bytes +=
-                    b->n * tensor * (k == SN_STATE_FEEDBACK ? holders : 1) * (int64_t)sizeof(float);
+                    b->n * parts * (k == SN_STATE_FEEDBACK ? holders : 1) * (int64_t)sizeof(float);
     }
     return bytes;
 }

@@ -34,6 +34,7 @@ struct chooser {
     const struct sn_losses *losses;
     struct sn_estimator *e;
     struct sn_model *model;
+    struct sn_grid grid;
     double budget;
     struct candidate of[SN_NCODED][CANDIDATES];
     int n[SN_NCODED];
@@ -43,22 +44,22 @@ struct chooser {
 
 /* --- candidates ------------------------------------------------------------------------------- */
 
-/* Is anything of this kind sent? */
-static bool is_sent(const struct sn_config *c, enum sn_coded kind)
+/* Is anything of this kind sent? Then there are ranks that send it. */
+static bool is_sent(const struct chooser *x, enum sn_coded kind)
 {
-    const struct sn_layout_config *l = &c->layout;
-    bool replicas = (int64_t)l->data * l->context > 1;
+    const struct sn_grid *g = &x->grid;
+    struct sn_mesh mesh = sn_mesh_of_grid(g);
     switch (kind) {
     case SN_CODED_DATA:
-        return replicas;
+        return sn_group_size(g, 0, SN_GROUP_REPLICA) > 1;
     case SN_CODED_ZERO:
-        return replicas && l->zero > 0;
+        return sn_group_size(g, 0, SN_GROUP_REPLICA) > 1 && x->c->layout.zero > 0;
     case SN_CODED_TENSOR:
-        return l->tensor > 1;
+        return sn_mesh_ranks(&mesh) > 1;
     case SN_CODED_PIPELINE:
-        return l->pipeline > 1;
+        return sn_group_size(g, 0, SN_GROUP_PIPELINE) > 1;
     default:
-        return sn_config_expert_members(c) > 1;
+        return sn_group_size(g, 0, SN_GROUP_EXPERT) > 1;
     }
 }
 
@@ -140,11 +141,11 @@ static void list_all(struct chooser *x)
     struct sn_compress_config *z = &x->c->layout.compress;
     for (int k = 0; k < SN_NCODED; k++) {
         bool named = z->name[k][0], measured;
-        if (named || !is_sent(x->c, (enum sn_coded)k)) {
+        if (named || !is_sent(x, (enum sn_coded)k)) {
             struct candidate *only = &x->of[k][x->n[k]++];
             if (named)
                 only->z = z->coding[k];
-            if (is_sent(x->c, (enum sn_coded)k))
+            if (is_sent(x, (enum sn_coded)k))
                 (void)sn_losses_find(&only->rise, &measured, x->losses, (enum sn_coded)k, &only->z);
             x->budget -= only->rise;
         }
@@ -240,7 +241,7 @@ static enum sn_status best_of_all(struct sn_codings *out, struct chooser *x, str
     for (int k = 0; k < SN_NCODED; k++) {
         bool measured;
         out->coding[k] = x->c->layout.compress.coding[k];
-        if (is_sent(x->c, (enum sn_coded)k))
+        if (is_sent(x, (enum sn_coded)k))
             (void)sn_losses_find(&out->rise[k], &measured, x->losses, (enum sn_coded)k,
                                  &out->coding[k]);
         out->sum += out->rise[k];
@@ -255,6 +256,7 @@ static enum sn_status choose(struct sn_codings *out, struct chooser *x, struct s
 {
     struct combination b;
     memset(&b, 0, sizeof(b));
+    SN_TRY(sn_job_grid(&x->grid, x->c, err));
     SN_TRY(sn_model_create(&x->model, &x->c->model, &x->c->train, err));
     SN_TRY(sn_estimator_create(&x->e, x->c, x->m, x->s, sn_ops_cpu(), 1, err));
     list_all(x);

@@ -126,10 +126,15 @@ static void rows_of_a_rank_are_those_of_its_place(void)
     tap_ok(n == 6, "each of 6 ranks has 4 rows of its own");
     s.job.rank = sn_mesh_member(&s.job.mesh, X, sn_mesh_member(&s.job.mesh, Y, 0, 2), 1);
     tap_ok(sn_first_row(&s.job, sn_region(&s.job)) == 4 * (1 * 3 + 2), "x is the outer axis");
+    unsigned x = 1u << s.job.mesh.axis[X].group, y = 1u << s.job.mesh.axis[Y].group;
+    struct sn_placement rows = over_both(SN_REPLICATE);
+    rows.axis[Y].kind = SN_SHARD;
+    tap_ok(sn_same_rows(&s.job, sn_region(&s.job)) == 0 && sn_same_rows(&s.job, rows) == x &&
+               sn_same_rows(&s.job, over_both(SN_PARTIAL)) == (x | y),
+           "axes that cut no rows are those whose ranks have the same");
     struct sn_op op = sn_op_blank(SN_OP_GEMM);
     sn_add_once(&s.e, &op, SN_GEMM_BIAS, over_both(SN_PARTIAL));
-    tap_ok(op.in_first == 1u << SN_GEMM_BIAS &&
-               op.first_of == (1u << s.job.mesh.axis[X].group | 1u << s.job.mesh.axis[Y].group),
+    tap_ok(op.in_first == 1u << SN_GEMM_BIAS && op.first_of == (x | y),
            "a bias of a sum over both is added on the first of both");
     end(&s);
 }
