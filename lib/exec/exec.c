@@ -201,9 +201,9 @@ struct sn_mat sn_exec_resolve(const struct sn_exec *x, const struct sn_program *
         element += at->micro * v->stride;
     else if (v->index == SN_AT_ROW)
         element += at->row * v->ld;
-    else if (v->index == SN_AT_REPLICA)
+    else if (v->index == SN_AT_SLICE)
         element +=
-            x->job->group_index[x->job->buckets[p->bufs[v->buf].bucket].replicas] * v->stride;
+            x->job->group_index[x->job->buckets[p->bufs[v->buf].bucket].sliced_over] * v->stride;
     char *address = base(x, p, v->buf, at) + element * (int64_t)sn_dtype_size(t);
     return (struct sn_mat){address, t, v->rows, v->cols, v->ld};
 }

@@ -191,7 +191,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
 {
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[shard->bucket];
-    int64_t slice = sn_updates_are_slices(&b->held) ? j->group_index[b->replicas] * b->slice : 0;
+    int64_t slice = sn_bucket_slice_at(j, b);
     int buf = sn_state_buffer(j, b, k);
     if (buf < 0)
         return;

@@ -35,7 +35,7 @@ static void print_view(struct sn_str *out, const struct text *x, const struct sn
         sn_str_add(out, "%s", b->name);
     if (v->index == SN_AT_MICRO)
         sn_str_add(out, "[m]");
-    else if (v->index == SN_AT_REPLICA)
+    else if (v->index == SN_AT_SLICE)
         sn_str_add(out, "[slice]");
     else if (v->index == SN_AT_ROW)
         sn_str_add(out, "[row]");

@@ -165,10 +165,9 @@ struct sn_buffer {
 /* A matrix inside a buffer. `index` adds a run-time step to the address. */
 enum sn_index {
     SN_AT_FIXED,
-    SN_AT_MICRO,  /* + micro-batch x stride */
-    SN_AT_ROW,    /* + row x ld */
-    SN_AT_REPLICA /* + index among the replicas of the buffer's bucket x stride: this rank's ZeRO
-                     slice */
+    SN_AT_MICRO, /* + micro-batch x stride */
+    SN_AT_ROW,   /* + row x ld */
+    SN_AT_SLICE  /* + index among those that the buffer's bucket is sliced over x stride */
 };
 
 struct sn_view {
@@ -176,7 +175,7 @@ struct sn_view {
     int64_t offset; /* elements */
     int64_t rows, cols, ld;
     enum sn_index index;
-    int64_t stride; /* elements, of SN_AT_MICRO and SN_AT_REPLICA */
+    int64_t stride; /* elements, of SN_AT_MICRO and SN_AT_SLICE */
 };
 
 struct sn_op {
@@ -279,6 +278,10 @@ struct sn_bucket {
     enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
     enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
                                EXPERT_DATA */
+    enum sn_group sliced_over; /* whose members hold a slice each of divided arrays; SN_NGROUPS:
+                                  none is divided */
+    unsigned alike; /* bit g: all members of group g hold the same gradients when the step's are
+                       reduced: member 0 counts them */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     struct sn_holding held;  /* by a rank, of its weights, gradients and optimizer state */
     int layer;               /* where gradients are a temporary: buckets do not cross layers */
@@ -362,6 +365,8 @@ void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
 /* The number of the k-th shard of a bucket, in order of offset. */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
+/* The first element of a bucket's divided arrays that this rank holds. */
+int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b);
 /* The shard of a bucket that begins at an element; -1. */
 int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset);
 /* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the

@@ -161,6 +161,9 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     b.layer = sn_gradients_are_temporary(&b.held) ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
     if (!b.trains && !b.counts)
         b.held.gradients = SN_HOLD_NOTHING;
+    bool divides = sn_updates_are_slices(&b.held);
+    b.sliced_over = divides ? b.replicas : SN_NGROUPS;
+    b.alike = b.copies | (divides ? 0 : 1u << b.replicas);
     return b;
 }
 
@@ -226,11 +229,16 @@ static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
     return SN_OK;
 }
 
+int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b)
+{
+    return b->sliced_over != SN_NGROUPS ? j->group_index[b->sliced_over] * b->slice : 0;
+}
+
 static void close_buckets(struct sn_job *j)
 {
     for (int i = 0; i < j->n_buckets; i++) {
         struct sn_bucket *b = &j->buckets[i];
-        int64_t members = sn_updates_are_slices(&b->held) ? j->group_size[b->replicas] : 1;
+        int64_t members = b->sliced_over != SN_NGROUPS ? j->group_size[b->sliced_over] : 1;
         b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
         b->slice = b->n / members;
     }

@@ -25,13 +25,12 @@ static void wait_for_all(struct sn_program *p)
 }
 
 /* What this rank keeps of a divided array: the whole buffer, or its slice of it. */
-static struct sn_view own(const struct sn_job *j, const struct sn_program *p,
-                          const struct sn_bucket *b, int buf)
+static struct sn_view own(const struct sn_program *p, const struct sn_bucket *b, int buf)
 {
     struct sn_view v = sn_view_flat(p, buf);
-    if (sn_updates_are_slices(j->held) && v.cols > b->slice) {
+    if (v.cols > b->slice) {
         v.cols = b->slice;
-        v.index = SN_AT_REPLICA;
+        v.index = SN_AT_SLICE;
         v.stride = b->slice;
     }
     return v;
@@ -61,7 +60,7 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
             continue;
         struct sn_op op =
             sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
-        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = own(j, p, b, b->grad);
+        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = own(p, b, b->grad);
         sn_comm_run(p, &op);
     }
     for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++)
@@ -95,10 +94,10 @@ static struct sn_view cut(struct sn_view v, struct tile t)
 }
 
 /* The tile's gradients in fp32: themselves, or a copy that the next operation reads. */
-static struct sn_view gradients(const struct sn_job *j, struct sn_program *p,
-                                const struct sn_bucket *b, struct tile t, unsigned only)
+static struct sn_view gradients(struct sn_program *p, const struct sn_bucket *b, struct tile t,
+                                unsigned only)
 {
-    struct sn_view g = cut(own(j, p, b, b->grad), t);
+    struct sn_view g = cut(own(p, b, b->grad), t);
     if (b->grad_type == SN_F32)
         return g;
     int wide = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, t.n, "grad.fp32.%.60s", b->name);
@@ -112,11 +111,11 @@ static struct sn_view gradients(const struct sn_job *j, struct sn_program *p,
 static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
                       struct tile t)
 {
-    unsigned only = b->copies | (sn_updates_are_slices(j->held) ? 0 : 1u << b->replicas);
-    struct sn_view g = gradients(j, p, b, t, only);
+    (void)j; /* the bucket says it all */
+    struct sn_view g = gradients(p, b, t, b->alike);
     struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
     op->in[SN_SQ_NORM_G] = g;
-    op->only = only;
+    op->only = b->alike;
 }
 
 static void norms(const struct sn_job *j, struct sn_program *p)
@@ -131,15 +130,15 @@ static void step(const struct sn_job *j, struct sn_program *p, const struct sn_b
 {
     const struct sn_optimizer_config *o = &j->config->train.optimizer;
     const struct sn_optimizer_row *row = sn_optimizer_row(o->kind);
-    struct sn_view g = gradients(j, p, b, t, 0);
+    struct sn_view g = gradients(p, b, t, 0);
     struct sn_op *op = sn_op_add(p, sn_op_update(o->kind), "%s.%.50s", row->name, b->name);
     op->in[SN_UPDATE_G] = g;
-    op->out[SN_UPDATE_P] = cut(own(j, p, b, b->master), t);
+    op->out[SN_UPDATE_P] = cut(own(p, b, b->master), t);
     for (int k = 0; k < row->n_moments; k++)
         op->out[SN_UPDATE_M + k] = cut(sn_view_flat(p, b->moment[k]), t);
     bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
     op->out[SN_UPDATE_W] =
-        b->master == b->weight || gathered ? sn_no_view : cut(own(j, p, b, b->weight), t);
+        b->master == b->weight || gathered ? sn_no_view : cut(own(p, b, b->weight), t);
 #define SET(KIND, member, ...)                                                                     \
     op->attr.optimizer.member = row->uses & SN_USES(KIND) ? (float)o->member : 0.0f;
     SN_HYPERS(SET)
@@ -176,10 +175,10 @@ static void update(const struct sn_job *j, struct sn_program *p)
         if (!b->trains)
             continue;
         for_tiles(j, p, b, step);
-        if (!sn_updates_are_gathered(j->held))
+        if (!sn_updates_are_gathered(&b->held))
             continue;
-        struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%s", b->name);
-        op.in[SN_MOVE_FROM] = own(j, p, b, b->weight); /* in place: its own block of the output */
+        struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%s", b->name);
+        op.in[SN_MOVE_FROM] = own(p, b, b->weight); /* in place: its own block of the output */
         op.out[SN_MOVE_TO] = sn_view_flat(p, b->weight);
         op.codable = 1 + SN_CODED_ZERO;
         int id = sn_op_append(p, &op);

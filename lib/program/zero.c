@@ -42,7 +42,7 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, b->grad);
     if (slices && !temporary) { /* in place: the slice is the own block of what is summed */
         op.out[SN_MOVE_TO].cols = b->slice;
-        op.out[SN_MOVE_TO].index = SN_AT_REPLICA;
+        op.out[SN_MOVE_TO].index = SN_AT_SLICE;
         op.out[SN_MOVE_TO].stride = b->slice;
     }
     if (temporary)
@@ -76,7 +76,7 @@ static void gather(struct sn_emit *e, int bucket)
     if (e->p->failed)
         return;
     e->p->bufs[whole].bucket = bucket;
-    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->replicas, "weight.%.50s", b->name);
+    struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%.50s", b->name);
     op.in[SN_MOVE_FROM] = sn_view_flat(e->p, b->weight);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, whole);
     op.codable = 1 + SN_CODED_ZERO;

@@ -53,7 +53,7 @@ static void add_item(struct sn_replica_check *c, struct sn_exec *x, int shard, e
     const struct sn_shard *q = &j->shards[shard];
     const struct sn_bucket *b = &j->buckets[q->bucket];
     int buf = sn_state_buffer(j, b, k);
-    int64_t slice = is_whole(b, k) ? 0 : j->group_index[b->replicas] * b->slice;
+    int64_t slice = is_whole(b, k) ? 0 : sn_bucket_slice_at(j, b);
     int64_t end = is_whole(b, k) ? b->n : slice + b->slice;
     int64_t lo = q->offset > slice ? q->offset : slice;
     int64_t hi = q->offset + q->rows * q->cols;

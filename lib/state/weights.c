@@ -185,8 +185,7 @@ static enum sn_status cast(struct sn_exec *x, const struct sn_job *j, const stru
                            struct sn_err *err)
 {
     struct sn_args a = {.scalars = sn_exec_scalars(x)};
-    int64_t skip =
-        j->train.bufs[b->weight].cols > b->slice ? j->group_index[b->replicas] * b->slice : 0;
+    int64_t skip = j->train.bufs[b->weight].cols > b->slice ? sn_bucket_slice_at(j, b) : 0;
     char *to = sn_exec_address(x, &j->train, b->weight);
     a.in[SN_COPY_X] = (struct sn_mat){address(x, j, b->master), SN_F32, 1, b->slice, b->slice};
     a.out[SN_COPY_Y] = (struct sn_mat){to + skip * (int64_t)sn_dtype_size(j->dtype), j->dtype, 1,
@@ -201,9 +200,9 @@ static enum sn_status gather(struct sn_exec *x, const struct sn_job *j, struct s
                              const struct sn_bucket *b, struct sn_err *err)
 {
     char *all = sn_exec_address(x, &j->train, b->weight);
-    int64_t own = j->group_index[b->replicas] * b->slice * (int64_t)sn_dtype_size(j->dtype);
+    int64_t own = sn_bucket_slice_at(j, b) * (int64_t)sn_dtype_size(j->dtype);
     struct sn_transfer t = {.kind = SN_ALL_GATHER,
-                            .group = b->replicas,
+                            .group = b->sliced_over,
                             .dtype = j->dtype,
                             .n = b->slice,
                             .in = all + own,

@@ -30,10 +30,10 @@ static struct sn_byte_span span_of(const struct sn_memory_at *at, const struct s
                              v->rows};
     if (flat || v->ld == v->cols || v->rows == 1)
         s = (struct sn_byte_span){s.at, v->rows * v->cols * width, 0, 1};
-    if (v->index == SN_AT_REPLICA) {
+    if (v->index == SN_AT_SLICE) {
         const struct sn_job *j = at->of->job;
         int bucket = at->of->program->bufs[v->buf].bucket;
-        int64_t members = j->group_size[j->buckets[bucket].replicas];
+        int64_t members = j->group_size[j->buckets[bucket].sliced_over];
         int64_t length = (s.rows - 1) * s.stride + s.width;
         s = (struct sn_byte_span){s.at, (members - 1) * v->stride * width + length, 0, 1};
     }
