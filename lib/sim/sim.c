@@ -35,17 +35,17 @@ static enum sn_status board_init(struct sn_sim_board *b, const struct sn_stages 
                                  struct sn_err *err)
 {
     const struct sn_job *j = s->job[0];
-    *b = (struct sn_sim_board){
-        .stages = s->n, .micros = j->train.micros, .tags = 2 * j->pieces, .rows = 0};
+    *b = (struct sn_sim_board){.stages = s->n, .micros = j->train.micros};
     for (int i = 0; i < s->n; i++) {
-        int rows = sn_sim_rows(s->job[i]);
+        int rows = sn_sim_rows(s->job[i]), tags = sn_sim_tags(s->job[i]);
         b->rows = rows > b->rows ? rows : b->rows;
+        b->tags = tags > b->tags ? tags : b->tags;
     }
     size_t posts = (size_t)b->tags * (size_t)b->micros;
     b->sent = nothing_yet(posts);
     b->received = nothing_yet(posts);
     b->met = nothing_yet((size_t)b->rows * (size_t)s->n);
-    b->seconds = sn_alloc_n((size_t)b->tags, sizeof(*b->seconds));
+    b->seconds = sn_alloc_n((size_t)b->tags + 1, sizeof(*b->seconds));
     return b->sent && b->received && b->met && b->seconds ? SN_OK : no_memory(s->n, err);
 }
 

@@ -38,6 +38,7 @@ struct sn_event {
     enum sn_event_kind kind;
     int stage;         /* of a send: who sends */
     int part, micro;   /* -1 where they mean nothing */
+    int entry;         /* of computing (until UPDATE): the entry of its stage's schedule */
     enum sn_axis axis; /* of WAIT, IDLE and TRANSFER */
     double begin, end; /* seconds from the step's begin */
     int64_t bytes;     /* TRANSFER: of one rank */

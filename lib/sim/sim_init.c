@@ -34,6 +34,17 @@ int sn_sim_rows(const struct sn_job *j)
     return rows;
 }
 
+int sn_sim_tags(const struct sn_job *j)
+{
+    int tags = 0;
+    for (int i = 0; i < j->train.n_ops; i++) {
+        const struct sn_op *op = &j->train.ops[i];
+        if (sn_op_is_transfer(op) && op->tag >= tags)
+            tags = op->tag + 1;
+    }
+    return tags;
+}
+
 /* --- one table each --------------------------------------------------------------------------- */
 
 /* The level that takes most. */

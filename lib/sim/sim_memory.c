@@ -1,8 +1,9 @@
 /*
  * sim_memory.c - what a stage holds over a simulated step.
  *
- * A slot is taken when the receive of its forward is posted, or else the forward begins, and given
- * back with its last gradients; a late copy lasts from the input gradients to the weight gradients.
+ * A slot is taken by the first entry of the schedule that is of its part and micro-batch, a receive
+ * or a forward, and given back with the last one, which makes the last gradients; a late copy lasts
+ * from the input gradients to the weight gradients.
  */
 #include "lib/sim/sim.h"
 
@@ -14,7 +15,8 @@ struct span {
 
 struct memory {
     const struct sn_job *job;
-    struct span *span; /* [kinds x parts x micros] of chunks */
+    struct span *span; /* [entries of the schedule] */
+    int *last;         /* [parts x micros] the last entry that needs the slot */
     bool *taken;       /* [parts x micros] slots, by the micro-batch that is in one */
     struct sn_memory_point *point;
     int n;
@@ -25,12 +27,6 @@ struct memory {
 static size_t place_of(const struct memory *m, int part, int micro)
 {
     return (size_t)part * (size_t)m->job->train.micros + (size_t)micro;
-}
-
-static struct span *span_of(const struct memory *m, enum sn_event_kind kind, int part, int micro)
-{
-    size_t each = (size_t)m->job->train.parts * (size_t)m->job->train.micros;
-    return &m->span[(size_t)kind * each + place_of(m, part, micro)];
 }
 
 /* From `time` on `bytes` more (or fewer) are held. */
@@ -50,48 +46,40 @@ static void take_slot(struct memory *m, int part, int micro, double time)
     *taken = true;
 }
 
-static enum sn_event_kind kind_of(enum sn_chunk_kind k)
+static bool receives(const struct sn_chunk *c)
 {
-    switch (k) {
-    case SN_CHUNK_FORWARD:
-        return SN_EVENT_FORWARD;
-    case SN_CHUNK_WEIGHT_GRAD:
-        return SN_EVENT_WEIGHT;
-    case SN_CHUNK_UPDATE:
-        return SN_EVENT_UPDATE;
-    default:
-        return SN_EVENT_BACKWARD;
+    return c->kind < SN_CHUNK_FORWARD;
+}
+
+static void find_lasts(struct memory *m)
+{
+    const struct sn_program *p = &m->job->train;
+    for (int i = 0; i < p->n_sched; i++) {
+        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        if (c->kind != SN_CHUNK_UPDATE)
+            m->last[place_of(m, c->part, p->sched[i].micro)] = i;
     }
 }
 
-static void walk(struct memory *m)
+static void run(struct memory *m, int entry)
 {
     const struct sn_program *p = &m->job->train;
+    const struct sn_chunk *c = &p->chunks[p->sched[entry].chunk];
+    struct span at = m->span[entry];
+    int part = c->part, micro = p->sched[entry].micro;
     int64_t while_running = p->temp_bytes + p->workspace_bytes;
-    bool splits = false;
-    for (int c = 0; c < p->n_chunks; c++)
-        splits = splits || p->chunks[c].kind == SN_CHUNK_WEIGHT_GRAD;
-    for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_sched *s = &p->sched[i];
-        const struct sn_chunk *c = &p->chunks[s->chunk];
-        bool updates = c->kind == SN_CHUNK_UPDATE;
-        if (c->kind == SN_CHUNK_RECV_FORWARD)
-            take_slot(m, c->part, s->micro, m->now);
-        if (c->kind < SN_CHUNK_FORWARD)
-            continue;
-        struct span at =
-            *span_of(m, kind_of(c->kind), updates ? 0 : c->part, updates ? 0 : s->micro);
-        if (c->kind == SN_CHUNK_FORWARD)
-            take_slot(m, c->part, s->micro, at.begin);
-        bool first_half = c->kind == SN_CHUNK_INPUT_GRAD,
-             second_half = c->kind == SN_CHUNK_WEIGHT_GRAD;
-        hold(m, at.begin, while_running + (first_half ? p->late_bytes[c->part] : 0));
-        int64_t given = while_running + (second_half ? p->late_bytes[c->part] : 0);
-        if (second_half || (!splits && c->kind == SN_CHUNK_BACKWARD))
-            given += p->slot_bytes[c->part];
-        hold(m, at.end, -given);
-        m->now = at.end;
-    }
+    if (c->kind != SN_CHUNK_UPDATE)
+        take_slot(m, part, micro, receives(c) ? m->now : at.begin);
+    if (receives(c))
+        return;
+    bool is_first_half = c->kind == SN_CHUNK_INPUT_GRAD,
+         is_second_half = c->kind == SN_CHUNK_WEIGHT_GRAD;
+    hold(m, at.begin, while_running + (is_first_half ? p->late_bytes[part] : 0));
+    int64_t given = while_running + (is_second_half ? p->late_bytes[part] : 0);
+    if (entry == m->last[place_of(m, part, micro)])
+        given += p->slot_bytes[part];
+    hold(m, at.end, -given);
+    m->now = at.end;
 }
 
 static void find_spans(struct memory *m, const struct sn_sim *s)
@@ -99,8 +87,7 @@ static void find_spans(struct memory *m, const struct sn_sim *s)
     for (int64_t i = 0; i < s->n_events; i++) {
         const struct sn_event *e = &s->event[i];
         if (e->stage == m->job->stage && e->kind <= SN_EVENT_UPDATE)
-            *span_of(m, e->kind, e->part < 0 ? 0 : e->part, e->micro < 0 ? 0 : e->micro) =
-                (struct span){e->begin, e->end};
+            m->span[e->entry] = (struct span){e->begin, e->end};
     }
 }
 
@@ -108,14 +95,15 @@ enum sn_status sn_sim_memory(struct sn_memory_point **out, int *n, const struct 
                              const struct sn_job *stage, struct sn_err *err)
 {
     const struct sn_program *p = &stage->train;
-    size_t tasks = (size_t)p->parts * (size_t)p->micros;
+    size_t slots = (size_t)p->parts * (size_t)p->micros;
     struct sn_memory_plan plan;
     struct memory m = {.job = stage};
     enum sn_status st = SN_OK;
-    m.span = sn_alloc_n((SN_EVENT_UPDATE + 1) * tasks, sizeof(*m.span));
-    m.taken = sn_alloc_n(tasks, sizeof(*m.taken));
+    m.span = sn_alloc_n((size_t)p->n_sched + 1, sizeof(*m.span));
+    m.last = sn_alloc_n(slots, sizeof(*m.last));
+    m.taken = sn_alloc_n(slots, sizeof(*m.taken));
     m.point = sn_alloc_n(3 * (size_t)p->n_sched + 1, sizeof(*m.point));
-    if (!m.span || !m.taken || !m.point) {
+    if (!m.span || !m.last || !m.taken || !m.point) {
         st = sn_fail(err, SN_ENOMEM, "simulation: no memory for the memory of stage %d",
                      stage->stage);
         sn_free(m.point);
@@ -123,11 +111,14 @@ enum sn_status sn_sim_memory(struct sn_memory_point **out, int *n, const struct 
         sn_job_memory(stage, &plan);
         find_spans(&m, s);
         hold(&m, 0, plan.total - plan.library - stage->arena_bytes[SN_ARENA_SCRATCH]);
-        walk(&m);
+        find_lasts(&m);
+        for (int i = 0; i < p->n_sched; i++)
+            run(&m, i);
         *out = m.point;
         *n = m.n;
     }
     sn_free(m.span);
+    sn_free(m.last);
     sn_free(m.taken);
     return st;
 }

@@ -342,6 +342,7 @@ static void tell_chunk(struct sn_sim_player *g, const struct at *at, double begi
                                 .stage = g->job->stage,
                                 .part = updates ? -1 : at->chunk->part,
                                 .micro = micro_of(at),
+                                .entry = g->entry,
                                 .begin = begin,
                                 .end = g->clock.now,
                                 .label = ""});

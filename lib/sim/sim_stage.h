@@ -81,6 +81,8 @@ struct sn_sim_player {
 bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op);
 /* Rows of the board that the collectives of this job over several stages need. */
 int sn_sim_rows(const struct sn_job *j);
+/* Tags of the board that its transfers need. */
+int sn_sim_tags(const struct sn_job *j);
 /* `board` has its sizes and memory already; the stage's transfers are priced into it. */
 enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job *j,
                                   const struct sn_pricer *p, struct sn_sim_board *board,

@@ -61,15 +61,15 @@ static void sim_task(struct sim_fixture *f, const struct sn_pipeline *p, int sta
     point[0] = (struct sn_memory_point){begin, last + (takes ? slot : 0) + slot / 4};
     point[1] = (struct sn_memory_point){end, point[0].bytes - slot / 4 - (gives ? slot : 0)};
     m->n += 2;
-    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, t->part, t->micro, 0, begin,
-                                   end, 0, ""});
-    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, t->part, t->micro, 0, 0,
+                                   begin, end, 0, ""});
+    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .2 * (end - begin), begin + .4 * (end - begin), 1 << 20,
                                    "l0.attn.out"});
-    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, t->part, t->micro, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, t->part, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .3 * (end - begin), begin + .4 * (end - begin), 0, ""});
     if (t->phase != SN_PHASE_WEIGHT)
-        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro,
+        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro, 0,
                                        SN_AXIS_PIPELINE, end, end + sim_cost.send, 4 << 20, ""});
     s->stage[stage].busy += .9 * (end - begin);
     s->stage[stage].exposed[SN_AXIS_TENSOR] += .1 * (end - begin);
@@ -80,13 +80,13 @@ static void sim_finish(struct sim_fixture *f, const double *clock)
     struct sn_sim *s = &f->sim;
     for (int i = 0; i < s->stages; i++) {
         double t = clock[i];
-        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, i, -1, -1, SN_AXIS_DATA, t - .02,
+        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, i, -1, -1, 0, SN_AXIS_DATA, t - .02,
                                        t + sim_cost.wait, 1 << 28, "layer \"0\" & <more>"});
-        sim_event(s, (struct sn_event){SN_EVENT_WAIT, i, -1, -1, SN_AXIS_DATA, t, t + sim_cost.wait,
-                                       0, ""});
+        sim_event(s, (struct sn_event){SN_EVENT_WAIT, i, -1, -1, 0, SN_AXIS_DATA, t,
+                                       t + sim_cost.wait, 0, ""});
         t += sim_cost.wait;
-        sim_event(s,
-                  (struct sn_event){SN_EVENT_UPDATE, i, -1, -1, 0, t, t + sim_cost.update, 0, ""});
+        sim_event(
+            s, (struct sn_event){SN_EVENT_UPDATE, i, -1, -1, 0, 0, t, t + sim_cost.update, 0, ""});
         s->stage[i].busy += s->stage[i].update = sim_cost.update;
         s->stage[i].exposed[SN_AXIS_DATA] = sim_cost.wait;
         s->step = t + sim_cost.update > s->step ? t + sim_cost.update : s->step;

@@ -153,8 +153,9 @@ static void many_short_waits_are_pale(void)
     struct sn_event *e = sn_alloc_n(4000, sizeof(*e));
     for (int i = 0; i < 2000; i++) {
         double t = f.sim.step * i / 4000;
-        e[2 * i] = (struct sn_event){SN_EVENT_FORWARD, 0, 0, 0, 0, t, t + f.sim.step / 4000, 0, ""};
-        e[2 * i + 1] = (struct sn_event){SN_EVENT_WAIT,          0, -1, 0, SN_AXIS_TENSOR, t,
+        e[2 * i] =
+            (struct sn_event){SN_EVENT_FORWARD, 0, 0, 0, 0, 0, t, t + f.sim.step / 4000, 0, ""};
+        e[2 * i + 1] = (struct sn_event){SN_EVENT_WAIT,          0, -1, 0, 0, SN_AXIS_TENSOR, t,
                                          t + f.sim.step / 40000, 0, ""};
     }
     sn_free(f.sim.event);
