@@ -25,7 +25,7 @@ static int layers_of(const struct sn_job *j, int part, bool *has_head)
     int layers = 0, last = -1;
     for (int c = 0; c < p->n_chunks; c++) {
         const struct sn_chunk *chunk = &p->chunks[c];
-        if (chunk->kind != SN_CHUNK_FORWARD || chunk->part != part)
+        if (chunk->kind != SN_CHUNK_FORWARD || chunk->scope.virtual_stage != part)
             continue;
         for (int i = chunk->first; i < chunk->first + chunk->n; i++) {
             int layer = p->ops[i].layer; /* the head counts as the one behind the last */

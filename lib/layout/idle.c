@@ -11,7 +11,7 @@ struct play {
     const struct sn_pipeline *p;
     const struct sn_task_lists *lists;
     const struct sn_pipeline_cost *c;
-    int64_t *end;                /* [phases x pieces x micros] when each task ended, or as above */
+    int64_t *end;                /* [tasks] by number: when each ended, or as above */
     int *next;                   /* [stages] position in the list */
     struct sn_stage_time *stage; /* [stages] */
 };
@@ -23,15 +23,9 @@ static int pieces_of(const struct sn_pipeline *p)
     return p->stages * p->virtual_stages;
 }
 
-static int phases_of(const struct sn_pipeline *p)
+static int64_t *end_of(const struct play *y, int stage, const struct sn_task *t)
 {
-    return (int)sn_schedule_last_phase(p) + 1;
-}
-
-static int64_t *end_of(const struct play *y, enum sn_phase phase, int piece, int micro)
-{
-    size_t row = (size_t)phase * (size_t)pieces_of(y->p) + (size_t)piece;
-    return &y->end[row * (size_t)y->p->micros + (size_t)micro];
+    return &y->end[sn_task_number(y->p, stage, t)];
 }
 
 static int64_t cost_of(const struct play *y, int piece, enum sn_phase phase)
@@ -41,27 +35,26 @@ static int64_t cost_of(const struct play *y, int piece, enum sn_phase phase)
         return c->forward;
     if (phase == SN_PHASE_WEIGHT)
         return c->weight;
-    return c->backward + (phases_of(y->p) == SN_NPHASES ? 0 : c->weight);
+    return c->backward + (sn_schedule_last_phase(y->p) == SN_PHASE_WEIGHT ? 0 : c->weight);
 }
 
 /* What a task waits for, and when the last of it is there. */
-struct need {
-    enum sn_phase phase;
-    int piece;
-    int64_t there; /* WAITING: phase and piece say for what */
+struct wait {
+    struct sn_need need;
+    int64_t there; /* WAITING: `need` says for what */
 };
 
-static struct need needs(const struct play *y, const struct sn_task *t, int piece)
+static struct wait wait_of(const struct play *y, int stage, const struct sn_task *t)
 {
     struct sn_need of[SN_NEEDS];
-    struct need need = {SN_PHASE_FORWARD, piece, 0};
-    int n = sn_task_needs(of, y->p, t->phase, piece);
-    for (int i = 0; i < n && need.there >= 0; i++) {
-        int64_t end = *end_of(y, of[i].phase, of[i].piece, t->micro);
-        if (end < 0 || end > need.there)
-            need = (struct need){of[i].phase, of[i].piece, end};
+    struct wait wait = {.there = 0};
+    int n = sn_task_needs(of, y->p, stage, t);
+    for (int i = 0; i < n && wait.there >= 0; i++) {
+        int64_t end = y->end[of[i].task];
+        if (end < 0 || end > wait.there)
+            wait = (struct wait){of[i], end};
     }
-    return need;
+    return wait;
 }
 
 /* --- is this a pipeline and a step? ----------------------------------------------------------- */
@@ -88,20 +81,14 @@ static enum sn_status check_costs(const struct sn_pipeline *p, const struct sn_p
 static enum sn_status enter_task(struct play *y, int stage, int at, struct sn_err *err)
 {
     const struct sn_task *t = &y->lists->tasks[stage][at];
-    int phase = (int)t->phase, phases = phases_of(y->p);
-    if (phase < 0 || phase >= phases || t->part < 0 || t->part >= y->p->virtual_stages ||
-        t->micro < 0 || t->micro >= y->p->micros)
-        return sn_fail(err, SN_EINPUT,
-                       "pipeline: stage %d, task %d: phase %d, part %d, micro-batch %d; phases "
-                       "0..%d, parts 0..%d and micro-batches 0..%d would work",
-                       stage, at, phase, t->part, t->micro, phases - 1, y->p->virtual_stages - 1,
-                       y->p->micros - 1);
-    int64_t *end = end_of(y, t->phase, t->part * y->p->stages + stage, t->micro);
+    char name[SN_TASK_NAME];
+    if (sn_task_check(y->p, t, err) != SN_OK)
+        return sn_err_prefix(err, "pipeline: stage %d, task %d", stage, at);
+    int64_t *end = end_of(y, stage, t);
     if (*end != MISSING)
         return sn_fail(err, SN_EINPUT,
-                       "pipeline: stage %d, task %d: %s of part %d, micro-batch %d a second time; "
-                       "once would work",
-                       stage, at, sn_phase_name(t->phase), t->part, t->micro);
+                       "pipeline: stage %d, task %d: %s a second time; once would work", stage, at,
+                       sn_task_name(name, y->p, sn_task_number(y->p, stage, t)));
     *end = WAITING;
     return SN_OK;
 }
@@ -109,8 +96,7 @@ static enum sn_status enter_task(struct play *y, int stage, int at, struct sn_er
 static enum sn_status enter_lists(struct play *y, struct sn_err *err)
 {
     int tasks = sn_schedule_tasks(y->p);
-    int64_t all = (int64_t)tasks * y->p->stages;
-    for (int64_t i = 0; i < all; i++)
+    for (int64_t i = 0; i < sn_pipeline_tasks(y->p); i++)
         y->end[i] = MISSING;
     for (int s = 0; s < y->p->stages; s++) {
         for (int i = 0; i < y->lists->n[s]; i++)
@@ -131,16 +117,15 @@ static int advance(struct play *y, int s)
     int ran = 0;
     for (; y->next[s] < y->lists->n[s]; y->next[s]++, ran++) {
         const struct sn_task *t = &y->lists->tasks[s][y->next[s]];
-        int piece = t->part * y->p->stages + s;
-        struct need need = needs(y, t, piece);
-        if (need.there < 0)
+        struct wait wait = wait_of(y, s, t);
+        if (wait.there < 0)
             break;
-        int64_t start = need.there > time->end ? need.there : time->end;
-        int64_t cost = cost_of(y, piece, t->phase);
+        int64_t start = wait.there > time->end ? wait.there : time->end;
+        int64_t cost = cost_of(y, sn_task_piece(y->p, s, t), t->phase);
         if (y->next[s] == 0)
             time->start = start;
         time->busy += cost;
-        time->end = *end_of(y, t->phase, piece, t->micro) = start + cost;
+        time->end = *end_of(y, s, t) = start + cost;
     }
     return ran;
 }
@@ -151,20 +136,19 @@ static enum sn_status explain_deadlock(const struct play *y, struct sn_err *err)
     while (y->next[s] == y->lists->n[s])
         s++;
     const struct sn_task *t = &y->lists->tasks[s][y->next[s]];
-    int piece = t->part * y->p->stages + s;
-    struct need need = needs(y, t, piece);
+    struct sn_need need = wait_of(y, s, t).need;
+    char at[SN_TASK_NAME], missing[SN_TASK_NAME];
     return sn_fail(err, SN_EFAIL,
-                   "pipeline: stage %d waits for ever at its task %d, %s of piece %d, micro-batch "
-                   "%d: %s of piece %d on stage %d never runs; an order in which that comes first "
-                   "would work",
-                   s, y->next[s], sn_phase_name(t->phase), piece, t->micro,
-                   sn_phase_name(need.phase), need.piece, need.piece % y->p->stages);
+                   "pipeline: stage %d waits for ever at its task %d, %s: %s on stage %d never "
+                   "runs; an order in which that comes first would work",
+                   s, y->next[s], sn_task_name(at, y->p, sn_task_number(y->p, s, t)),
+                   sn_task_name(missing, y->p, need.task), need.piece % y->p->stages);
 }
 
 static enum sn_status play(struct play *y, int64_t *makespan, struct sn_err *err)
 {
     SN_TRY(enter_lists(y, err));
-    int64_t left = (int64_t)sn_schedule_tasks(y->p) * y->p->stages;
+    int64_t left = sn_pipeline_tasks(y->p);
     while (left > 0) {
         int ran = 0;
         for (int s = 0; s < y->p->stages; s++)
@@ -197,9 +181,9 @@ enum sn_status sn_pipeline_simulate_lists(const struct sn_pipeline *p,
     SN_TRY(sn_pipeline_check(p, err));
     SN_TRY(check_costs(p, c, err));
     struct play y = {p, lists, c, NULL, NULL, NULL};
-    size_t stages = (size_t)p->stages, tasks = (size_t)sn_schedule_tasks(p);
+    size_t stages = (size_t)p->stages;
     int64_t makespan = 0;
-    y.end = sn_alloc_n(stages * tasks, sizeof(*y.end));
+    y.end = sn_alloc_n((size_t)sn_pipeline_tasks(p), sizeof(*y.end));
     y.next = sn_alloc_n(stages, sizeof(*y.next));
     y.stage = sn_alloc_n(stages, sizeof(*y.stage));
     enum sn_status st = y.end && y.next && y.stage ? play(&y, &makespan, err) : no_memory(p, err);

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <stdbool.h>
+#include <stdio.h>
 
 const char *sn_phase_name(enum sn_phase f)
 {
@@ -22,18 +22,101 @@ enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p)
     return sn_schedule_traits(p->kind)->delays_weights ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
 }
 
-int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, enum sn_phase phase,
-                  int piece)
+struct sn_pipeline sn_pipeline_of(const struct sn_layout_config *l, int micros)
 {
-    int n = 0;
-    if (phase == SN_PHASE_FORWARD && piece > 0)
-        out[n++] = (struct sn_need){SN_PHASE_FORWARD, piece - 1};
-    if (phase == SN_PHASE_BACKWARD)
-        out[n++] = (struct sn_need){SN_PHASE_FORWARD, piece};
-    if (phase == SN_PHASE_BACKWARD && piece < p->stages * p->virtual_stages - 1)
-        out[n++] = (struct sn_need){SN_PHASE_BACKWARD, piece + 1};
-    if (phase == SN_PHASE_WEIGHT)
-        out[n++] = (struct sn_need){SN_PHASE_BACKWARD, piece};
+    return (struct sn_pipeline){.kind = l->schedule,
+                                .stages = l->pipeline,
+                                .virtual_stages = l->virtual_stages > 1 ? l->virtual_stages : 1,
+                                .micros = micros};
+}
+
+/* --- scopes ----------------------------------------------------------------------------------- */
+
+int sn_scopes(const struct sn_pipeline *p)
+{
+    return p->virtual_stages;
+}
+
+struct sn_scope sn_scope_at(const struct sn_pipeline *p, int number)
+{
+    assert(number >= 0 && number < sn_scopes(p));
+    return (struct sn_scope){.virtual_stage = number};
+}
+
+bool sn_scope_equal(struct sn_scope a, struct sn_scope b)
+{
+    return a.virtual_stage == b.virtual_stage;
+}
+
+/* --- tasks by number -------------------------------------------------------------------------- */
+
+static int pieces_of(const struct sn_pipeline *p)
+{
+    return p->stages * p->virtual_stages;
+}
+
+static int phases_of(const struct sn_pipeline *p)
+{
+    return (int)sn_schedule_last_phase(p) + 1;
+}
+
+/* By phase, piece and micro-batch. */
+static int64_t number_of(const struct sn_pipeline *p, enum sn_phase phase, int piece, int micro)
+{
+    return ((int64_t)phase * pieces_of(p) + piece) * p->micros + micro;
+}
+
+int sn_task_piece(const struct sn_pipeline *p, int stage, const struct sn_task *t)
+{
+    return t->scope.virtual_stage * p->stages + stage;
+}
+
+int64_t sn_task_number(const struct sn_pipeline *p, int stage, const struct sn_task *t)
+{
+    return number_of(p, t->phase, sn_task_piece(p, stage, t), t->micro);
+}
+
+int64_t sn_pipeline_tasks(const struct sn_pipeline *p)
+{
+    return (int64_t)p->stages * sn_schedule_tasks(p);
+}
+
+const char *sn_task_name(char out[SN_TASK_NAME], const struct sn_pipeline *p, int64_t task)
+{
+    int64_t row = task / p->micros;
+    (void)snprintf(out, SN_TASK_NAME, "%s of piece %d, micro-batch %d",
+                   sn_phase_name((enum sn_phase)(row / pieces_of(p))), (int)(row % pieces_of(p)),
+                   (int)(task % p->micros));
+    return out;
+}
+
+enum sn_status sn_task_check(const struct sn_pipeline *p, const struct sn_task *t,
+                             struct sn_err *err)
+{
+    int phase = (int)t->phase, part = t->scope.virtual_stage;
+    if (phase >= 0 && phase < phases_of(p) && part >= 0 && part < p->virtual_stages &&
+        t->micro >= 0 && t->micro < p->micros)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "phase %d, part %d, micro-batch %d; phases 0..%d, parts 0..%d and micro-batches "
+                   "0..%d would work",
+                   phase, part, t->micro, phases_of(p) - 1, p->virtual_stages - 1, p->micros - 1);
+}
+
+int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, int stage,
+                  const struct sn_task *t)
+{
+    int n = 0, piece = sn_task_piece(p, stage, t);
+    if (t->phase == SN_PHASE_FORWARD && piece > 0)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .piece = piece - 1};
+    if (t->phase == SN_PHASE_BACKWARD)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .piece = piece};
+    if (t->phase == SN_PHASE_BACKWARD && piece < pieces_of(p) - 1)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .piece = piece + 1};
+    if (t->phase == SN_PHASE_WEIGHT)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .piece = piece};
+    for (int i = 0; i < n; i++)
+        out[i].task = number_of(p, out[i].phase, out[i].piece, t->micro);
     return n;
 }
 
@@ -171,7 +254,7 @@ static bool walk_next(struct walk *w, struct sn_task *out)
     enum sn_phase phase = next_phase(w);
     int k = w->done[phase]++, group = k / (p * v), in_group = k % (p * v), part = in_group / p;
     out->phase = phase;
-    out->part = phase == SN_PHASE_FORWARD ? part : v - 1 - part;
+    out->scope.virtual_stage = phase == SN_PHASE_FORWARD ? part : v - 1 - part;
     out->micro = group * p + in_group % p;
     out->slot = -1;
     return true;
@@ -179,17 +262,27 @@ static bool walk_next(struct walk *w, struct sn_task *out)
 
 int sn_schedule_tasks(const struct sn_pipeline *p)
 {
-    return ((int)sn_schedule_last_phase(p) + 1) * p->virtual_stages * p->micros;
+    return phases_of(p) * sn_scopes(p) * p->micros;
+}
+
+/* Where parts take turns, nothing new happens after four groups of micro-batches. */
+struct sn_pipeline sn_pipeline_shortest(const struct sn_pipeline *p)
+{
+    struct sn_pipeline few = *p;
+    if (p->virtual_stages > 1)
+        few.micros = min(p->micros, 4 * p->stages);
+    return few;
 }
 
 int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part)
 {
     assert(part >= 0 && part < p->virtual_stages);
-    struct walk w = walk_begin(p, stage);
+    struct sn_pipeline few = sn_pipeline_shortest(p);
+    struct walk w = walk_begin(&few, stage);
     struct sn_task t;
     int in_flight = 0, most = 0;
     while (walk_next(&w, &t)) {
-        if (t.part != part)
+        if (t.scope.virtual_stage != part)
             continue;
         in_flight += t.phase == SN_PHASE_FORWARD;
         most = in_flight > most ? in_flight : most;
@@ -238,7 +331,7 @@ static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, st
     enum sn_phase last = sn_schedule_last_phase(p);
     for (int i = 0; i < n; i++) {
         struct sn_task *t = &tasks[i];
-        struct slots *s = &parts[t->part];
+        struct slots *s = &parts[t->scope.virtual_stage];
         t->slot = t->phase == SN_PHASE_FORWARD ? take(s, t->micro) : s->of[t->micro];
         if (t->phase == last)
             give_back(s, t->micro);

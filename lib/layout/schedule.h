@@ -21,6 +21,9 @@
 #include "lib/base/err.h"
 #include "lib/config/config.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum sn_phase {
     SN_PHASE_FORWARD,
     SN_PHASE_BACKWARD, /* input and weight gradients; input gradients only, if those are delayed */
@@ -36,12 +39,39 @@ struct sn_pipeline {
     int micros;         /* micro-batches of a step */
 };
 
+/* The pipeline of a layout, in a step of so many micro-batches. */
+struct sn_pipeline sn_pipeline_of(const struct sn_layout_config *l, int micros);
+/* Do these sizes make a schedule? SN_EINPUT says which would. The functions below that return no
+ * status want a pipeline that passed. */
+enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err);
+
+/* What a stage computes at once, of a micro-batch: tasks and the chunks of a program are each of
+ * one scope. Who keeps something by scope has sn_scopes() of them. */
+struct sn_scope {
+    int virtual_stage; /* 0 .. virtual_stages-1; the piece is virtual_stage x stages + stage */
+};
+int sn_scopes(const struct sn_pipeline *p);
+struct sn_scope sn_scope_at(const struct sn_pipeline *p, int number); /* 0 .. sn_scopes()-1 */
+bool sn_scope_equal(struct sn_scope a, struct sn_scope b);
+
 struct sn_task {
     enum sn_phase phase;
-    int part;  /* 0 .. virtual_stages-1; the piece is part x stages + stage */
+    struct sn_scope scope;
     int micro; /* 0 .. micros-1 */
     int slot;  /* which copy of the part's kept activations, 0 .. sn_schedule_slots()-1 */
 };
+
+/* Which task of the pipeline it is, of stage `stage`: a number from 0 to sn_pipeline_tasks()-1, by
+ * which whoever plays a schedule keeps what it knows of tasks. */
+int64_t sn_task_number(const struct sn_pipeline *p, int stage, const struct sn_task *t);
+int64_t sn_pipeline_tasks(const struct sn_pipeline *p);
+/* Has the pipeline such a task? The sentence names what it has instead. */
+enum sn_status sn_task_check(const struct sn_pipeline *p, const struct sn_task *t,
+                             struct sn_err *err);
+int sn_task_piece(const struct sn_pipeline *p, int stage, const struct sn_task *t);
+enum { SN_TASK_NAME = 64 };
+/* For people: "backward of piece 3, micro-batch 5". Returns `out`. */
+const char *sn_task_name(char out[SN_TASK_NAME], const struct sn_pipeline *p, int64_t task);
 
 /* What must have ended before a task begins, of piece k of K and one micro-batch:
  *
@@ -51,17 +81,14 @@ struct sn_task {
  *
  * Where the piece is another one the value crosses stages. */
 struct sn_need {
+    int64_t task; /* its number */
     enum sn_phase phase;
     int piece;
 };
 enum { SN_NEEDS = 2 };
 /* Fills out[]; returns how many. */
-int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, enum sn_phase phase,
-                  int piece);
-
-/* Do these sizes make a schedule? SN_EINPUT says which would. The functions below that return no
- * status want a pipeline that passed. */
-enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err);
+int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, int stage,
+                  const struct sn_task *t);
 
 /* The tasks of one stage (0 .. stages-1), in order. Each phase of each part and micro-batch stands
  * there once, and each phase of a part takes micro-batches in ascending order. A FORWARD takes its
@@ -70,15 +97,17 @@ enum sn_status sn_schedule_make(struct sn_task **out, int *n, const struct sn_pi
                                 int stage, struct sn_err *err);
 /* The phase with which a micro-batch of a part ends. */
 enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p);
-/* Tasks of a stage: phases x parts x micro-batches. */
+/* Tasks of a stage. */
 int sn_schedule_tasks(const struct sn_pipeline *p);
 /* The most micro-batches of a part that are in flight at once on a stage (forward begun, last
  * backward task not done): that many copies of its kept activations are needed, and no more.
- * Counted, in O(v m) time. */
+ * Counted, over the shortest pipeline that says it. */
 int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part);
 /* The same where a stage has one part, at once:
  *   gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p) */
 int sn_schedule_slots_of_one(const struct sn_pipeline *p, int stage);
+/* The same pipeline with as few micro-batches as have as many of each part in flight. */
+struct sn_pipeline sn_pipeline_shortest(const struct sn_pipeline *p);
 /* Where the schedule delays weight gradients: the most of a part that are due at once. */
 int sn_schedule_waiting(const struct sn_pipeline *p, int stage);
 

@@ -18,7 +18,7 @@ int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, 
                   int64_t cols, const char *fmt, ...)
 {
     struct sn_buffer b = {.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .bucket = -1};
-    b.part = p->part;
+    b.part = p->scope.virtual_stage;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(b.name, sizeof(b.name), fmt, ap);
@@ -144,7 +144,7 @@ void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind)
     GROW(p, p->chunks, p->n_chunks, p->cap_chunks);
     if (!p->failed)
         p->chunks[p->n_chunks++] =
-            (struct sn_chunk){.kind = kind, .part = p->part, .first = p->n_ops};
+            (struct sn_chunk){.kind = kind, .scope = p->scope, .first = p->n_ops};
 }
 
 void sn_chunks_close(struct sn_program *p)
@@ -152,10 +152,10 @@ void sn_chunks_close(struct sn_program *p)
     chunk_end(p);
 }
 
-int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part)
+int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, struct sn_scope scope)
 {
     for (int c = 0; c < p->n_chunks; c++)
-        if (p->chunks[c].kind == kind && p->chunks[c].part == part)
+        if (p->chunks[c].kind == kind && sn_scope_equal(p->chunks[c].scope, scope))
             return c;
     return -1;
 }

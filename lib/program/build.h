@@ -36,8 +36,8 @@ void sn_chunks_close(struct sn_program *p); /* after the last operation */
 /* Takes out the operations that `gone` marks, by operation: the others close up, chunks and ids
  * follow. What was taken out is not found by its id any more. */
 void sn_ops_drop(struct sn_program *p, const bool *gone);
-/* The chunk of this kind and part; -1 for none. */
-int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, int part);
+/* The chunk of this kind and scope; -1 for none. */
+int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, struct sn_scope scope);
 void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot);
 
 extern const struct sn_view sn_no_view;
@@ -130,7 +130,7 @@ struct sn_emit {
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n);
 /* How many shards a parameter (-1: none) has here; they begin at first_shard[param]. */
 int sn_param_shards(const struct sn_job *j, int param);
-/* Is the node in this rank's part p->part? */
+/* Is the node in this rank's part of p->scope? */
 bool sn_node_is_here(const struct sn_emit *e, int node);
 
 /* Views of a shard's weights: as a matrix, or as one row. */
@@ -311,5 +311,7 @@ struct sn_heads {
 struct sn_heads sn_heads_here(const struct sn_job *j);
 /* Attributes of an operation on this rank: where its rows, words and heads lie. */
 struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
+/* Rows of what there is for each token, the ids or the targets, from row `row` of a micro-batch on. */
+struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows);
 
 #endif

@@ -39,21 +39,6 @@ static int64_t head_block(const struct sn_head_rows *h, int64_t rows, int64_t ro
     return block < rows ? block : rows;
 }
 
-/* How many gradient contributions each part still gets, and each bucket parts. */
-static void count_uses(struct sn_emit *e)
-{
-    const struct sn_job *j = e->job;
-    for (int i = 0; i < j->model->n_nodes; i++) {
-        if (j->piece_of_node[i] % j->stages != j->stage)
-            continue;
-        for (int k = 0; k < 2; k++)
-            for (int q = 0; q < sn_param_shards(j, j->model->nodes[i].param[k]); q++)
-                e->uses_left[j->first_shard[j->model->nodes[i].param[k]] + q]++;
-    }
-    for (int q = 0; q < j->n_shards; q++)
-        e->bucket_left[j->shards[q].bucket]++;
-}
-
 static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_program *p,
                                 struct sn_err *err)
 {
@@ -69,7 +54,6 @@ static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_p
     if (!e->value || !e->grad_written || !e->uses_left || !e->bucket_left || !e->bucket_weight ||
         !e->bucket_gather || !e->bucket_grad)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
-    count_uses(e);
     for (int i = 0; i < j->model->n_values; i++)
         e->value[i] = (struct sn_value_place){.buf = -1, .used = -1};
     return SN_OK;
@@ -116,15 +100,7 @@ static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_e
     sn_chunks_close(p);
     sn_pass_fuse(j, p);
     sn_pass_fuse_norms(p);
-    if (!p->failed && p == &j->train)
-        SN_TRY(sn_emit_schedule(j, p, err));
-    for (int v = 0; p != &j->train && v < p->parts; v++) { /* forward only: part after part */
-        if (sn_chunk_find(p, SN_CHUNK_RECV_FORWARD, v) >= 0)
-            sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_RECV_FORWARD, v), 0, 0);
-        sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_FORWARD, v), 0, 0);
-    }
-    if (p == &j->generate)
-        sn_sched_add(p, p->n_chunks - 1, 0, 0);
+    SN_TRY(sn_emit_schedule(j, p, err));
     if (p->failed)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
     set_library(j, p);

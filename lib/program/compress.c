@@ -259,7 +259,8 @@ static void rewrite(struct pass *x, const struct sn_op *op)
 static void rewrite_all(struct pass *x)
 {
     struct sn_program *p = x->p;
-    int part = p->part, layer = p->layer;
+    struct sn_scope scope = p->scope;
+    int layer = p->layer;
     for (int c = 0; c < p->n_chunks && !p->failed; c++) {
         struct sn_chunk *chunk = &p->chunks[c];
         int first = chunk->first, end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : x->n_old;
@@ -273,7 +274,7 @@ static void rewrite_all(struct pass *x)
             advance_oldest(x);
         chunk->n = p->n_ops - chunk->first;
     }
-    p->part = part;
+    p->scope = scope;
     p->layer = layer;
     p->extra = false;
 }
@@ -282,15 +283,15 @@ static void rewrite_all(struct pass *x)
 static void plan_all(struct pass *x)
 {
     struct sn_program *p = x->p;
-    int part = p->part;
+    struct sn_scope scope = p->scope;
     for (int c = 0; c < p->n_chunks; c++) {
         int end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : p->n_ops;
-        p->part = p->chunks[c].part;
+        p->scope = p->chunks[c].scope;
         for (int i = p->chunks[c].first; i < end && !p->failed; i++)
             if (coding_of(x, &p->ops[i]))
                 plan(x, &p->ops[i]);
     }
-    p->part = part;
+    p->scope = scope;
 }
 
 void sn_pass_compress(struct sn_job *j, struct sn_program *p)

@@ -139,7 +139,8 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
 {
     struct pass x = {.j = j, .p = p, .leaving = -1, .encoded = sn_no_view};
     struct sn_op *old = p->ops;
-    int n = p->n_ops, part = p->part, layer = p->layer;
+    struct sn_scope scope = p->scope;
+    int n = p->n_ops, layer = p->layer;
     if (!j->config->layout.compress.coding[SN_CODED_EXPERT].on ||
         j->group_size[SN_GROUP_EXPERT] <= 1 || p->failed)
         return;
@@ -153,7 +154,7 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
     p->n_ops = p->cap_ops = 0;
     for (int c = 0; c < p->n_chunks && !p->failed; c++) {
         int first = p->chunks[c].first, end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : n;
-        p->part = p->chunks[c].part;
+        p->scope = p->chunks[c].scope;
         p->chunks[c].first = p->n_ops;
         x.leaving = -1;
         for (int i = first; i < end && !p->failed; i++) {
@@ -165,7 +166,7 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
         }
         p->chunks[c].n = p->n_ops - p->chunks[c].first;
     }
-    p->part = part;
+    p->scope = scope;
     p->layer = layer;
     p->extra = false;
     sn_free(old);

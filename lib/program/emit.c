@@ -16,7 +16,8 @@ int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 
 bool sn_node_is_here(const struct sn_emit *e, int node)
 {
-    return e->job->piece_of_node[node] == e->p->part * e->job->stages + e->job->stage;
+    return e->job->piece_of_node[node] ==
+           e->p->scope.virtual_stage * e->job->stages + e->job->stage;
 }
 
 /* --- weights and their gradients -------------------------------------------------------------- */

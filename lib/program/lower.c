@@ -30,6 +30,14 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
     return a;
 }
 
+struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows)
+{
+    struct sn_view v = sn_view_rows(e->p, buf, row, rows);
+    v.index = SN_AT_MICRO;
+    v.stride = e->job->rows;
+    return v;
+}
+
 static struct sn_view vector(const struct sn_emit *e, int param)
 {
     return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_shard[param]);
@@ -45,9 +53,7 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     struct sn_placement give = sn_cut_of(e->job, n->point).give;
     int y = sn_result(e, n, e->job->shards[shard].cols, give);
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED, "%s", n->point);
-    op->in[SN_EMBED_IDS] = sn_view_rows(e->p, e->job->ids, 0, e->job->rows);
-    op->in[SN_EMBED_IDS].index = SN_AT_MICRO;
-    op->in[SN_EMBED_IDS].stride = e->job->rows;
+    op->in[SN_EMBED_IDS] = sn_token_rows(e, e->job->ids, 0, e->job->rows);
     op->in[SN_EMBED_W] = sn_weight(e, shard);
     op->in[SN_EMBED_P] =
         n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_shard[n->param[1]]);

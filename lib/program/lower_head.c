@@ -100,9 +100,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
                                         (long long)row)
                         : -1;
-    struct sn_view targets = sn_view_rows(p, j->targets, row, rows);
-    targets.index = SN_AT_MICRO;
-    targets.stride = j->rows;
+    struct sn_view targets = sn_token_rows(h->e, j->targets, row, rows);
     struct sn_view parts = parts_of_all(h, logits, targets);
     op = sn_op_add(p, SN_OP_CROSS_ENTROPY, "%s.loss", h->n->point);
     op->in[SN_CROSS_ENTROPY_LOGITS] = sn_view_all(p, logits);
@@ -159,7 +157,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
         pick_row(&h);
         return;
     }
-    int64_t rows = e->job->rows;
+    int64_t rows = h.x.rows;
     if (e->train && !e->p->failed && e->p->bufs[h.x.buf].needs_grad) {
         h.dx = sn_buffer_like(e->p, h.x.buf, "d");
         sn_grad_set(e, h.x.buf, sn_view_all(e->p, h.dx));

@@ -108,7 +108,7 @@ enum { TAG_FORWARD, TAG_BACKWARD, TAGS };
 
 static int piece_here(const struct sn_emit *e)
 {
-    return e->p->part * e->job->stages + e->job->stage;
+    return e->p->scope.virtual_stage * e->job->stages + e->job->stage;
 }
 
 /* A transfer between this piece and the next (forward) or previous one. */
@@ -149,6 +149,21 @@ static int receive_input(struct sn_emit *e)
     if (!e->p->failed)
         e->p->bufs[x].needs_grad = e->train && upstream_trains(e);
     return sn_op_append(e->p, &op);
+}
+
+/* How many gradient contributions each shard still gets, and each bucket shards. */
+static void count_uses(struct sn_emit *e, const struct sn_pipeline *pipe)
+{
+    const struct sn_job *j = e->job;
+    for (int k = 0; k < sn_scopes(pipe); k++) {
+        e->p->scope = sn_scope_at(pipe, k);
+        for (int i = 0; i < j->model->n_nodes; i++)
+            for (int n = 0; n < 2 && sn_node_is_here(e, i); n++)
+                for (int q = 0; q < sn_param_shards(j, j->model->nodes[i].param[n]); q++)
+                    e->uses_left[j->first_shard[j->model->nodes[i].param[n]] + q]++;
+    }
+    for (int q = 0; q < j->n_shards; q++)
+        e->bucket_left[j->shards[q].bucket]++;
 }
 
 /* Text position and send of a part's forward chunk, for its backward. */
@@ -243,13 +258,17 @@ static void backward_part(struct sn_emit *e, const struct part_text *t)
 void sn_emit_chunks(struct sn_emit *e)
 {
     struct part_text text[SN_MAX_PARTS];
-    for (e->p->part = 0; e->p->part < e->p->parts && !e->p->failed; e->p->part++)
-        text[e->p->part] = forward_part(e);
-    for (int v = e->p->parts - 1; v >= 0 && e->train && !e->p->failed; v--) {
-        e->p->part = v;
-        backward_part(e, &text[v]);
+    struct sn_pipeline pipe = sn_pipeline_of(&e->job->config->layout, e->p->micros);
+    count_uses(e, &pipe);
+    for (int k = 0; k < sn_scopes(&pipe) && !e->p->failed; k++) {
+        e->p->scope = sn_scope_at(&pipe, k);
+        text[k] = forward_part(e);
     }
-    e->p->part = 0;
+    for (int k = sn_scopes(&pipe) - 1; k >= 0 && e->train && !e->p->failed; k--) {
+        e->p->scope = sn_scope_at(&pipe, k);
+        backward_part(e, &text[k]);
+    }
+    e->p->scope = sn_scope_at(&pipe, 0);
 }
 
 /* --- the order -------------------------------------------------------------------------------- */
@@ -260,23 +279,24 @@ static int recv_chunk(const struct sn_program *p, const struct sn_task *t)
     if (t->phase == SN_PHASE_WEIGHT)
         return -1;
     return sn_chunk_find(
-        p, t->phase == SN_PHASE_FORWARD ? SN_CHUNK_RECV_FORWARD : SN_CHUNK_RECV_BACKWARD, t->part);
+        p, t->phase == SN_PHASE_FORWARD ? SN_CHUNK_RECV_FORWARD : SN_CHUNK_RECV_BACKWARD, t->scope);
 }
 
 static int work_chunk(const struct sn_program *p, const struct sn_task *t)
 {
     if (t->phase == SN_PHASE_FORWARD)
-        return sn_chunk_find(p, SN_CHUNK_FORWARD, t->part);
+        return sn_chunk_find(p, SN_CHUNK_FORWARD, t->scope);
     if (t->phase == SN_PHASE_WEIGHT)
-        return sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->part);
-    int whole = sn_chunk_find(p, SN_CHUNK_BACKWARD, t->part);
-    return whole >= 0 ? whole : sn_chunk_find(p, SN_CHUNK_INPUT_GRAD, t->part);
+        return sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->scope);
+    int whole = sn_chunk_find(p, SN_CHUNK_BACKWARD, t->scope);
+    return whole >= 0 ? whole : sn_chunk_find(p, SN_CHUNK_INPUT_GRAD, t->scope);
 }
 
 /* May the receive of `next` be posted before `now` runs? Not while `now` holds the slot. */
 static bool may_hoist(const struct sn_task *now, const struct sn_task *next)
 {
-    return next->phase != SN_PHASE_FORWARD || now->part != next->part || now->slot != next->slot;
+    return next->phase != SN_PHASE_FORWARD ||
+           now->scope.virtual_stage != next->scope.virtual_stage || now->slot != next->slot;
 }
 
 /* Late copies. Backwards and weight gradients both run in the order of micro-batches, so those that
@@ -286,13 +306,13 @@ static void deal_late_copies(struct sn_program *p)
     int waiting[SN_MAX_PARTS] = {0};
     for (int i = 0; i < p->n_sched; i++) {
         const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
-        waiting[c->part] += c->kind == SN_CHUNK_INPUT_GRAD;
-        p->lates[c->part] =
-            waiting[c->part] > p->lates[c->part] ? waiting[c->part] : p->lates[c->part];
-        waiting[c->part] -= c->kind == SN_CHUNK_WEIGHT_GRAD;
+        int part = c->scope.virtual_stage;
+        waiting[part] += c->kind == SN_CHUNK_INPUT_GRAD;
+        p->lates[part] = waiting[part] > p->lates[part] ? waiting[part] : p->lates[part];
+        waiting[part] -= c->kind == SN_CHUNK_WEIGHT_GRAD;
     }
     for (int i = 0; i < p->n_sched; i++) {
-        int copies = p->lates[p->chunks[p->sched[i].chunk].part];
+        int copies = p->lates[p->chunks[p->sched[i].chunk].scope.virtual_stage];
         p->sched[i].late = copies ? p->sched[i].micro % copies : 0;
     }
 }
@@ -312,20 +332,35 @@ static void schedule_tasks(struct sn_program *p, const struct sn_task *tasks, in
         }
         sn_sched_add(p, work_chunk(p, t), t->micro, t->slot);
         if (split && t->phase == SN_PHASE_BACKWARD) /* cut apart, but not delayed */
-            sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->part), t->micro, t->slot);
+            sn_sched_add(p, sn_chunk_find(p, SN_CHUNK_WEIGHT_GRAD, t->scope), t->micro, t->slot);
     }
+}
+
+/* Without gradients all chunks run one after another, but for the end of an evaluation. */
+static void schedule_forward(struct sn_program *p)
+{
+    for (int c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].kind != SN_CHUNK_UPDATE)
+            sn_sched_add(p, c, 0, 0);
 }
 
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     const struct sn_layout_config *l = &j->config->layout;
-    struct sn_pipeline pipe = {l->schedule, j->stages, p->parts, p->micros};
+    struct sn_pipeline pipe = sn_pipeline_of(l, p->micros);
     struct sn_task *tasks;
     int n;
+    if (p->failed)
+        return SN_OK; /* which the compiler says */
+    if (p != &j->train) {
+        schedule_forward(p);
+        return SN_OK;
+    }
     SN_TRY(sn_schedule_make(&tasks, &n, &pipe, j->stage, err));
-    for (int i = 0; i < n; i++) /* as sn_schedule_slots counts */
-        if (tasks[i].slot >= p->slots[tasks[i].part])
-            p->slots[tasks[i].part] = tasks[i].slot + 1;
+    for (int i = 0; i < n; i++) { /* as sn_schedule_slots counts */
+        int *slots = &p->slots[tasks[i].scope.virtual_stage];
+        *slots = tasks[i].slot >= *slots ? tasks[i].slot + 1 : *slots;
+    }
     schedule_tasks(p, tasks, n,
                    l->split_backward && !sn_schedule_traits(l->schedule)->delays_weights);
     sn_sched_add(p, p->n_chunks - 1, p->micros - 1, 0);

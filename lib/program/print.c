@@ -143,7 +143,7 @@ void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct s
     sn_str_add(out, "\n");
     for (int c = 0; c < p->n_chunks; c++) {
         const struct sn_chunk *x = &p->chunks[c];
-        sn_str_add(out, "\nchunk %d, part %d, %s\n", c, x->part, kind[x->kind]);
+        sn_str_add(out, "\nchunk %d, part %d, %s\n", c, x->scope.virtual_stage, kind[x->kind]);
         for (int i = x->first; i < x->first + x->n; i++)
             print_op(out, &t, i);
     }

@@ -23,6 +23,7 @@
 #include "lib/layout/collective.h"
 #include "lib/layout/grid.h"
 #include "lib/layout/placement.h"
+#include "lib/layout/schedule.h"
 #include "lib/model/model.h"
 
 /* Operations of ranks with each other; they follow the kernels' kinds. What moves data is posted,
@@ -205,7 +206,7 @@ struct sn_op {
 
 struct sn_chunk {
     enum sn_chunk_kind kind;
-    int part;     /* virtual stage of this rank */
+    struct sn_scope scope;
     int first, n; /* operations */
     int runs[3];  /* in one step, of an operation with each enum sn_when */
 };
@@ -234,7 +235,7 @@ struct sn_program {
     int slots[SN_MAX_PARTS]; /* micro-batches between their forward and backward at the same time */
     int lates[SN_MAX_PARTS]; /* backwards whose weight gradients are due, at the same time */
     int layer;               /* of operations that are added now */
-    int part;                /* of buffers and chunks that are added now */
+    struct sn_scope scope;   /* of buffers and chunks that are added now */
     bool extra;              /* operations that are added now are */
     bool failed;             /* an allocation failed while building */
     struct sn_op spare;      /* what builders write into once it has */

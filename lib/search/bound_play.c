@@ -10,20 +10,13 @@
 struct table {
     const struct sn_pipeline *p;
     const struct sn_piece_costs *c;
-    int pieces;
-    double *done; /* [phases x pieces x micros]; below 0: not yet */
+    double *done; /* [tasks] by number; below 0: not yet */
     struct sn_task **tasks;
     int *next;
     double *end, *comm; /* [stages] */
     sn_task_player *player;
     const void *context;
 };
-
-static double *done_at(const struct table *t, enum sn_phase phase, int piece, int micro)
-{
-    return &t->done[((size_t)phase * (size_t)t->pieces + (size_t)piece) * (size_t)t->p->micros +
-                    (size_t)micro];
-}
 
 /* From the end of what a task of `piece` needs: the way, and from a backward it begins before the
  * end. */
@@ -36,13 +29,13 @@ static double way(const struct table *t, const struct sn_need *need, int piece)
 }
 
 /* When what a task needs is there; -1: not known yet. */
-static double there(const struct table *t, const struct sn_task *k, int piece)
+static double there(const struct table *t, const struct sn_task *k, int stage)
 {
     struct sn_need of[SN_NEEDS];
     double last = 0;
-    int n = sn_task_needs(of, t->p, k->phase, piece);
+    int n = sn_task_needs(of, t->p, stage, k), piece = sn_task_piece(t->p, stage, k);
     for (int i = 0; i < n; i++) {
-        double done = *done_at(t, of[i].phase, of[i].piece, k->micro);
+        double done = t->done[of[i].task];
         if (done < 0)
             return -1;
         last = fmax(last, done + way(t, &of[i], piece));
@@ -51,10 +44,10 @@ static double there(const struct table *t, const struct sn_task *k, int piece)
 }
 
 /* Run a task that begins at `begin`; when it has sent. */
-static double run(const struct table *t, const struct sn_task *k, int stage, int piece,
-                  double begin)
+static double run(const struct table *t, const struct sn_task *k, int stage, double begin)
 {
     const double *const cost[] = {t->c->forward, t->c->backward, t->c->weight};
+    int piece = sn_task_piece(t->p, stage, k);
     bool last = k->micro == t->p->micros - 1;
     double busy = fmax(t->comm[stage] - begin, 0);
     if (!t->player || (!last && busy == 0)) {
@@ -72,12 +65,10 @@ static bool advance(const struct table *t, int stage, int n)
     int first = t->next[stage];
     for (; t->next[stage] < n; t->next[stage]++) {
         const struct sn_task *k = &t->tasks[stage][t->next[stage]];
-        int piece = k->part * t->p->stages + stage;
-        double begin = there(t, k, piece);
+        double begin = there(t, k, stage);
         if (begin < 0)
             break;
-        *done_at(t, k->phase, piece, k->micro) =
-            run(t, k, stage, piece, fmax(begin, t->end[stage]));
+        t->done[sn_task_number(t->p, stage, k)] = run(t, k, stage, fmax(begin, t->end[stage]));
     }
     return t->next[stage] > first;
 }
@@ -101,21 +92,16 @@ enum sn_status sn_pipeline_play(double *end, double *done, const struct sn_pipel
                                 const struct sn_piece_costs *c, sn_task_player *player,
                                 const void *context, struct sn_err *err)
 {
-    struct table t = {.p = p,
-                      .c = c,
-                      .pieces = p->stages * p->virtual_stages,
-                      .end = end,
-                      .comm = done,
-                      .player = player,
-                      .context = context};
-    size_t rows = (size_t)SN_NPHASES * (size_t)t.pieces * (size_t)p->micros;
-    t.done = sn_alloc_n(rows, sizeof(*t.done));
+    struct table t = {
+        .p = p, .c = c, .end = end, .comm = done, .player = player, .context = context};
+    int64_t tasks = sn_pipeline_tasks(p);
+    t.done = sn_alloc_n((size_t)tasks, sizeof(*t.done));
     t.tasks = sn_alloc_n((size_t)p->stages, sizeof(*t.tasks));
     t.next = sn_alloc_n((size_t)p->stages, sizeof(*t.next));
     enum sn_status st = SN_OK;
     if (!t.done || !t.tasks || !t.next)
         st = sn_fail(err, SN_ENOMEM, "search: no memory to play %d stages", p->stages);
-    for (size_t i = 0; st == SN_OK && i < rows; i++)
+    for (int64_t i = 0; st == SN_OK && i < tasks; i++)
         t.done[i] = -1;
     if (st == SN_OK)
         st = play(&t, err);

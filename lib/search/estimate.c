@@ -401,8 +401,7 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
 {
     e->config.layout = *l;
     *k = (struct look){.e = e, .l = l, .pieces = l->pipeline * l->virtual_stages};
-    k->pipe = (struct sn_pipeline){l->schedule, l->pipeline, l->virtual_stages,
-                                   e->config.train.global_batch / (l->data * l->micro_batch)};
+    k->pipe = sn_pipeline_of(l, e->config.train.global_batch / (l->data * l->micro_batch));
     if (k->pieces > e->config.model.layers)
         return sn_fail(err, SN_EINPUT,
                        "layout: %d pieces of %d layers; at most one each would work", k->pieces,

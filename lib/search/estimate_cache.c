@@ -411,37 +411,32 @@ enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estima
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-static void count_slots(int slots[SN_MAX_PARTS], const struct sn_pipeline *p, int stage)
-{
-    for (int v = 0; v < p->virtual_stages; v++)
-        slots[v] = sn_schedule_slots(p, stage, v);
-}
-
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage)
 {
-    struct sn_pipeline few = *p;
+    struct sn_slots_key key;
+    size_t bytes = (size_t)p->virtual_stages * sizeof(*slots);
     if (p->virtual_stages == 1) {
         slots[0] = sn_schedule_slots_of_one(p, stage);
         return;
     }
-    if (few.micros > 4 * p->stages) /* nothing new happens after four groups */
-        few.micros = 4 * p->stages;
-    unsigned hash = (unsigned)p->stages * 131u + (unsigned)p->virtual_stages * 7919u +
-                    (unsigned)few.micros * 31u + (unsigned)stage;
-    struct sn_slots_entry **row = &e->slots[hash % SN_CACHE_ROWS], *x = *row;
-    while (x && (x->pipe.stages != p->stages || x->pipe.virtual_stages != p->virtual_stages ||
-                 x->pipe.micros != few.micros || x->pipe.kind != p->kind || x->stage != stage))
+    memset(&key, 0, sizeof(key)); /* padding too: keys are compared as bytes */
+    key.pipe = sn_pipeline_shortest(p);
+    key.stage = stage;
+    struct sn_slots_entry **row = &e->slots[sn_cache_row(&key, sizeof(key))], *x = *row;
+    while (x && memcmp(&x->key, &key, sizeof(key)) != 0)
         x = x->next;
-    if (!x && (x = sn_alloc(sizeof(*x)))) {
-        x->pipe = few;
-        x->stage = stage;
-        count_slots(x->slots, &few, stage);
-        x->next = *row;
-        *row = x;
+    if (x) {
+        memcpy(slots, x->slots, bytes);
+        return;
     }
-    if (x)
-        memcpy(slots, x->slots, sizeof(x->slots));
-    else
-        count_slots(slots, &few, stage);
+    for (int v = 0; v < p->virtual_stages; v++)
+        slots[v] = sn_schedule_slots(p, stage, v);
+    x = sn_alloc(sizeof(*x));
+    if (!x)
+        return;
+    x->key = key;
+    memcpy(x->slots, slots, bytes);
+    x->next = *row;
+    *row = x;
 }

@@ -75,9 +75,13 @@ struct sn_inventory_entry {
     struct sn_inventory_entry *next;
 };
 
+struct sn_slots_key {
+    struct sn_pipeline pipe; /* the shortest that has as many */
+    int stage;
+};
 struct sn_slots_entry {
-    struct sn_pipeline pipe;
-    int stage, slots[SN_MAX_PARTS];
+    struct sn_slots_key key;
+    int slots[SN_MAX_PARTS];
     struct sn_slots_entry *next;
 };
 

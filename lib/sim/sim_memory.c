@@ -57,7 +57,7 @@ static void find_lasts(struct memory *m)
     for (int i = 0; i < p->n_sched; i++) {
         const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
         if (c->kind != SN_CHUNK_UPDATE)
-            m->last[place_of(m, c->part, p->sched[i].micro)] = i;
+            m->last[place_of(m, c->scope.virtual_stage, p->sched[i].micro)] = i;
     }
 }
 
@@ -66,7 +66,7 @@ static void run(struct memory *m, int entry)
     const struct sn_program *p = &m->job->train;
     const struct sn_chunk *c = &p->chunks[p->sched[entry].chunk];
     struct span at = m->span[entry];
-    int part = c->part, micro = p->sched[entry].micro;
+    int part = c->scope.virtual_stage, micro = p->sched[entry].micro;
     int64_t while_running = p->temp_bytes + p->workspace_bytes;
     if (c->kind != SN_CHUNK_UPDATE)
         take_slot(m, part, micro, receives(c) ? m->now : at.begin);

@@ -340,7 +340,7 @@ static void tell_chunk(struct sn_sim_player *g, const struct at *at, double begi
         tell(g, &g->told,
              &(struct sn_event){.kind = kind[at->chunk->kind],
                                 .stage = g->job->stage,
-                                .part = updates ? -1 : at->chunk->part,
+                                .part = updates ? -1 : at->chunk->scope.virtual_stage,
                                 .micro = micro_of(at),
                                 .entry = g->entry,
                                 .begin = begin,

@@ -134,7 +134,7 @@ static void add_event(struct writing *w, struct rank *r, const struct sn_timed *
     double shift = r->offset.seconds + w->origin;
     struct sn_trace_slice s = sn_slice("", "", e->at.begin - shift, e->at.end - shift);
     s.micro = sched->micro;
-    s.part = r->program->parts > 1 ? chunk->part : -1;
+    s.part = r->program->parts > 1 ? chunk->scope.virtual_stage : -1;
     s.slot = sched->slot;
     if (e->op == SN_TIMED_CHUNK)
         add_chunk(w, r, chunk, &s);

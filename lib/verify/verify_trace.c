@@ -254,7 +254,7 @@ static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
     const struct sn_program *p = x->t->program;
     struct sn_memory_at at = {x->of, s->micro, s->slot, s->late};
     bool known = s->chunk >= 0 && s->chunk < p->n_chunks && s->micro >= 0 && s->micro < p->micros;
-    if (!known || s->slot < 0 || s->slot >= p->slots[p->chunks[s->chunk].part])
+    if (!known || s->slot < 0 || s->slot >= p->slots[p->chunks[s->chunk].scope.virtual_stage])
         return sn_fail(x->err, SN_EFAIL,
                        "%s: %s: the schedule names chunk %d, micro-batch %d, slot %d, which the "
                        "program does not have",

@@ -6,8 +6,7 @@
 
 struct sn_pipeline job_pipeline(const struct sn_job *j)
 {
-    return (struct sn_pipeline){j->config->layout.schedule, j->stages, j->train.parts,
-                                j->train.micros};
+    return sn_pipeline_of(&j->config->layout, j->train.micros);
 }
 
 /* --- from the program ------------------------------------------------------------------------- */
@@ -39,7 +38,7 @@ static double flops_of(const struct sn_program *p, const struct sn_chunk *c)
 
 static void add_chunk(struct stage_work *w, const struct sn_program *p, const struct sn_chunk *c)
 {
-    struct part_work *part = &w->part[c->part];
+    struct part_work *part = &w->part[c->scope.virtual_stage];
     if (c->kind == SN_CHUNK_FORWARD)
         part->forward += flops_of(p, c);
     else if (c->kind == SN_CHUNK_BACKWARD || c->kind == SN_CHUNK_INPUT_GRAD)
@@ -61,7 +60,7 @@ enum sn_status stage_work_init(struct stage_work *out, const struct sn_job *j, s
         const struct sn_chunk *c = &p->chunks[s->chunk];
         enum sn_phase phase = phase_of(c->kind, delays);
         if (phase != SN_NPHASES)
-            w.tasks[w.n++] = (struct sn_task){phase, c->part, s->micro, s->slot};
+            w.tasks[w.n++] = (struct sn_task){phase, c->scope, s->micro, s->slot};
     }
     for (int c = 0; c < p->n_chunks; c++)
         add_chunk(&w, p, &p->chunks[c]);

@@ -255,8 +255,7 @@ static struct part_place place_of(const struct sn_job *j, int part)
 
 static struct sn_pipeline pipeline_of(const struct sn_job *j)
 {
-    return (struct sn_pipeline){j->config->layout.schedule, j->stages, j->pieces / j->stages,
-                                j->train.micros};
+    return sn_pipeline_of(&j->config->layout, j->train.micros);
 }
 
 static int slots_of(const struct sn_job *j, int part)

@@ -38,15 +38,13 @@ static int sim_earlier(const void *a, const void *b)
 static double sim_ready(const double *end, const struct sn_pipeline *p, int stage,
                         const struct sn_task *t)
 {
-    int pieces = p->stages * p->virtual_stages, piece = t->part * p->stages + stage;
-#define SIM_END(phase, k) end[((phase)*pieces + (k)) * p->micros + t->micro]
-    if (t->phase == SN_PHASE_FORWARD)
-        return piece == 0 ? 0 : SIM_END(SN_PHASE_FORWARD, piece - 1);
-    if (t->phase == SN_PHASE_WEIGHT)
-        return SIM_END(SN_PHASE_BACKWARD, piece);
-    return piece == pieces - 1 ? SIM_END(SN_PHASE_FORWARD, piece)
-                               : SIM_END(SN_PHASE_BACKWARD, piece + 1);
-#undef SIM_END
+    struct sn_need need[SN_NEEDS];
+    double ready = 0;
+    for (int i = 0, n = sn_task_needs(need, p, stage, t); i < n && ready >= 0; i++) {
+        double there = end[need[i].task];
+        ready = there < 0 || there > ready ? there : ready;
+    }
+    return ready;
 }
 
 static void sim_task(struct sim_fixture *f, const struct sn_pipeline *p, int stage,
@@ -55,21 +53,22 @@ static void sim_task(struct sim_fixture *f, const struct sn_pipeline *p, int sta
     struct sn_sim *s = &f->sim;
     struct sn_memory_curve *m = &f->curve[stage];
     int64_t slot = (int64_t)3 << 30, last = m->n ? m->point[m->n - 1].bytes : m->state;
+    int part = t->scope.virtual_stage;
     bool takes = t->phase == SN_PHASE_FORWARD;
     bool gives = t->phase == (p->kind == SN_ZERO_BUBBLE ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD);
     struct sn_memory_point *point = (struct sn_memory_point *)m->point + m->n;
     point[0] = (struct sn_memory_point){begin, last + (takes ? slot : 0) + slot / 4};
     point[1] = (struct sn_memory_point){end, point[0].bytes - slot / 4 - (gives ? slot : 0)};
     m->n += 2;
-    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, t->part, t->micro, 0, 0,
-                                   begin, end, 0, ""});
-    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro, 0, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, part, t->micro, 0, 0, begin,
+                                   end, 0, ""});
+    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, part, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .2 * (end - begin), begin + .4 * (end - begin), 1 << 20,
                                    "l0.attn.out"});
-    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, t->part, t->micro, 0, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, part, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .3 * (end - begin), begin + .4 * (end - begin), 0, ""});
     if (t->phase != SN_PHASE_WEIGHT)
-        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, t->part, t->micro, 0,
+        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, part, t->micro, 0,
                                        SN_AXIS_PIPELINE, end, end + sim_cost.send, 4 << 20, ""});
     s->stage[stage].busy += .9 * (end - begin);
     s->stage[stage].exposed[SN_AXIS_TENSOR] += .1 * (end - begin);
@@ -104,8 +103,7 @@ static void sim_finish(struct sim_fixture *f, const double *clock)
 static bool sim_fixture_init(struct sim_fixture *f, struct sn_pipeline p)
 {
     int n = sn_schedule_tasks(&p), at[256] = {0};
-    size_t ends =
-        (size_t)SN_NPHASES * (size_t)p.stages * (size_t)p.virtual_stages * (size_t)p.micros;
+    size_t ends = (size_t)sn_pipeline_tasks(&p);
     double clock[256] = {0}, *end = sn_alloc_n(ends, sizeof(*end));
     struct sn_task *tasks[256] = {0};
     *f = (struct sim_fixture){.sim = {.stages = p.stages}};
@@ -131,10 +129,8 @@ static bool sim_fixture_init(struct sim_fixture *f, struct sn_pipeline p)
                     break;
                 double cost[] = {sim_cost.forward, sim_cost.backward, sim_cost.weight};
                 double begin = ready > clock[s] ? ready : clock[s];
-                int piece = t->part * p.stages + s, pieces = p.stages * p.virtual_stages;
                 clock[s] = begin + cost[t->phase];
-                end[((int)t->phase * pieces + piece) * p.micros + t->micro] =
-                    clock[s] + sim_cost.send;
+                end[sn_task_number(&p, s, t)] = clock[s] + sim_cost.send;
                 sim_task(f, &p, s, t, begin, clock[s]);
                 at[s]++;
                 left--;

@@ -38,7 +38,7 @@ static void add_chunk(struct prediction *q, const struct sn_job *j, const struct
     struct sn_pricer price;
     sn_pricer_init(&price, &q->machine, &q->software, j);
     double seconds = chunk_seconds(&j->train, &price, c);
-    struct sn_task_cost *piece = &q->pieces[c->part * j->stages + j->stage];
+    struct sn_task_cost *piece = &q->pieces[c->scope.virtual_stage * j->stages + j->stage];
     int64_t ns = (int64_t)(seconds * 1e9);
     if (c->kind == SN_CHUNK_FORWARD)
         piece->forward += ns;

@@ -124,8 +124,8 @@ static void parts_are_priced_by_piece(void)
 /* --- lists made elsewhere --------------------------------------------------------------------- */
 
 /* clang-format off */
-#define F(i) {SN_PHASE_FORWARD, 0, i, 0}
-#define B(i) {SN_PHASE_BACKWARD, 0, i, 0}
+#define F(i) {SN_PHASE_FORWARD, {0}, i, 0}
+#define B(i) {SN_PHASE_BACKWARD, {0}, i, 0}
 #define LISTS(first, second, n_second) \
     &(struct sn_task_lists){(const struct sn_task *const[]){first, second}, (const int[]){4, n_second}}
 /* clang-format on */
@@ -153,13 +153,13 @@ static void lists_that_wait_for_ever_are_named(void)
     plays(LISTS(one_ahead, in_turn, 4), SN_OK, "", "1f1b by hand ends after 6");
     plays(LISTS(in_turn, one_ahead, 4), SN_EFAIL,
           "pipeline: stage 0 waits for ever at its task 1, backward of piece 0, micro-batch 0: "
-          "backward of piece 1 on stage 1 never runs; an order in which that comes first would "
-          "work",
+          "backward of piece 1, micro-batch 0 on stage 1 never runs; an order in which that comes "
+          "first would work",
           "two stages that wait for each other are found");
     plays(LISTS(one_ahead, backward_first, 4), SN_EFAIL,
           "pipeline: stage 0 waits for ever at its task 2, backward of piece 0, micro-batch 0: "
-          "backward of piece 1 on stage 1 never runs; an order in which that comes first would "
-          "work",
+          "backward of piece 1, micro-batch 0 on stage 1 never runs; an order in which that comes "
+          "first would work",
           "a stage that waits for itself is found");
 }
 
@@ -167,11 +167,11 @@ static void lists_that_are_no_step_are_refused(void)
 {
     static const struct sn_task twice[] = {F(0), F(1), B(0), F(1)};
     static const struct sn_task unknown[] = {F(0), F(1), B(0), B(2)};
-    static const struct sn_task weight[] = {F(0), F(1), B(0), {SN_PHASE_WEIGHT, 0, 0, 0}};
+    static const struct sn_task weight[] = {F(0), F(1), B(0), {SN_PHASE_WEIGHT, {0}, 0, 0}};
     plays(LISTS(one_ahead, in_turn, 3), SN_EINPUT, "pipeline: stage 1 has 3 tasks; 4 would work",
           "a missing task is refused");
     plays(LISTS(one_ahead, twice, 4), SN_EINPUT,
-          "pipeline: stage 1, task 3: forward of part 0, micro-batch 1 a second time; once would "
+          "pipeline: stage 1, task 3: forward of piece 1, micro-batch 1 a second time; once would "
           "work",
           "a task that stands twice is refused");
     plays(LISTS(one_ahead, unknown, 4), SN_EINPUT,

@@ -60,10 +60,11 @@ static int count_faults_of_order(const struct sn_pipeline *p, int stage, const s
     (void)stage;
     int phases = p->kind == SN_ZERO_BUBBLE ? 3 : 2;
     for (int i = 0; i < n; i++) {
-        if ((int)t[i].phase >= phases || t[i].part < 0 || t[i].part >= p->virtual_stages)
+        if ((int)t[i].phase >= phases || t[i].scope.virtual_stage < 0 ||
+            t[i].scope.virtual_stage >= p->virtual_stages)
             return 1;
-        bad += t[i].micro != next[t[i].phase][t[i].part]++;
-        bad += t[i].phase > 0 && t[i].micro >= next[t[i].phase - 1][t[i].part];
+        bad += t[i].micro != next[t[i].phase][t[i].scope.virtual_stage]++;
+        bad += t[i].phase > 0 && t[i].micro >= next[t[i].phase - 1][t[i].scope.virtual_stage];
     }
     for (int f = 0; f < phases; f++)
         for (int part = 0; part < p->virtual_stages; part++)
@@ -88,13 +89,14 @@ static int count_faults_of_slots(const struct sn_pipeline *p, int stage, const s
     enum sn_phase last = p->kind == SN_ZERO_BUBBLE ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
     memset(holder, -1, sizeof(holder));
     for (int i = 0; i < n; i++) {
-        int *h = holder[t[i].part], lowest = 0;
+        int *h = holder[t[i].scope.virtual_stage], lowest = 0;
         while (h[lowest] >= 0 && t[i].phase == SN_PHASE_FORWARD)
             lowest++;
         if (t[i].phase == SN_PHASE_FORWARD) {
             bad += t[i].slot != lowest;
             h[lowest] = t[i].micro;
-            used[t[i].part] = lowest >= used[t[i].part] ? lowest + 1 : used[t[i].part];
+            int *most = &used[t[i].scope.virtual_stage];
+            *most = lowest >= *most ? lowest + 1 : *most;
         }
         if (t[i].slot < 0 || t[i].slot >= MOST_MICROS)
             return 1;
@@ -126,6 +128,60 @@ static void weight_gradients_wait_as_long_as_is_said(void)
 {
     long lists, bad = over_all(count_faults_of_waiting, &lists);
     tap_ok(bad == 0, "%ld lists: as many input gradients wait as sn_schedule_waiting says", lists);
+}
+
+/* Enters a stage's tasks by number; returns faults. */
+static int enter_numbers(bool *there, const struct sn_pipeline *p, int stage)
+{
+    struct sn_task *t = NULL;
+    int n = 0, bad = sn_schedule_make(&t, &n, p, stage, NULL) != SN_OK;
+    for (int i = 0; i < n; i++) {
+        int64_t number = sn_task_number(p, stage, &t[i]);
+        bool known = sn_task_check(p, &t[i], NULL) == SN_OK && number >= 0 &&
+                     number < sn_pipeline_tasks(p) && !there[number];
+        bad += !known;
+        if (known)
+            there[number] = true;
+    }
+    sn_free(t);
+    return bad;
+}
+
+static void tasks_of_all_stages_have_numbers_of_their_own(void)
+{
+    static bool there[SN_NPHASES * MOST_STAGES * MOST_PARTS * MOST_MICROS];
+    struct sn_pipeline p = before_first;
+    long bad = 0, pipelines = 0;
+    for (; next_pipeline(&p); pipelines++) {
+        memset(there, 0, sizeof(there));
+        for (int s = 0; s < p.stages; s++)
+            bad += enter_numbers(there, &p, s);
+        for (int64_t i = 0; i < sn_pipeline_tasks(&p); i++)
+            bad += !there[i];
+    }
+    tap_ok(bad == 0 && pipelines > 400,
+           "%ld pipelines: each number up to sn_pipeline_tasks is that of one task", pipelines);
+}
+
+static void needs_are_told_by_number_too(void)
+{
+    const struct sn_pipeline p = {SN_ZERO_BUBBLE, 3, 1, 5};
+    const struct sn_task last = {SN_PHASE_BACKWARD, {0}, 4, 0},
+                         weight = {SN_PHASE_WEIGHT, {0}, 2, 0};
+    struct sn_need of[SN_NEEDS];
+    char name[2][SN_TASK_NAME];
+    int n = sn_task_needs(of, &p, 1, &last);
+    tap_ok(n == 2, "a backward in the middle needs two tasks");
+    tap_text(sn_task_name(name[0], &p, of[0].task), "forward of piece 1, micro-batch 4",
+             "its forward");
+    tap_text(sn_task_name(name[1], &p, of[1].task), "backward of piece 2, micro-batch 4",
+             "and the backward behind it");
+    n = sn_task_needs(of, &p, 2, &weight);
+    tap_ok(n == 1 &&
+               of[0].task == sn_task_number(&p, 2, &(struct sn_task){SN_PHASE_BACKWARD, {0}, 2, 0}),
+           "weight gradients need the backward of the same piece");
+    n = sn_task_needs(of, &p, 0, &(struct sn_task){SN_PHASE_FORWARD, {0}, 0, 0});
+    tap_ok(n == 0, "the first forward needs nothing");
 }
 
 static void forwards_take_the_lowest_free_slot(void)
@@ -191,7 +247,7 @@ static void is_list(const struct sn_pipeline *p, int stage, const char *want)
         size_t at = strlen(text);
         char part[16] = "";
         if (p->virtual_stages > 1)
-            (void)snprintf(part, sizeof(part), "%d.", t[i].part);
+            (void)snprintf(part, sizeof(part), "%d.", t[i].scope.virtual_stage);
         (void)snprintf(text + at, sizeof(text) - at, "%s%c%s%d", i ? " " : "", "FBW"[t[i].phase],
                        part, t[i].micro);
     }
@@ -279,6 +335,8 @@ int main(void)
     every_task_stands_once_and_micro_batches_ascend();
     forwards_take_the_lowest_free_slot();
     weight_gradients_wait_as_long_as_is_said();
+    tasks_of_all_stages_have_numbers_of_their_own();
+    needs_are_told_by_number_too();
     as_many_are_in_flight_as_the_papers_say();
     small_lists_are_those_of_the_papers();
     interleaved_lists_go_through_groups();

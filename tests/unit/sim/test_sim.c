@@ -196,7 +196,8 @@ static int64_t ticks(const struct subject *s, int piece, enum sn_chunk_kind kind
     int64_t n = 0;
     for (int c = 0; c < p->n_chunks; c++)
         for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++)
-            n += p->chunks[c].kind == kind && p->chunks[c].part == piece / s->stages.n &&
+            n += p->chunks[c].kind == kind &&
+                 p->chunks[c].scope.virtual_stage == piece / s->stages.n &&
                  p->ops[i].kind < SN_NKERNELS;
     return n;
 }
