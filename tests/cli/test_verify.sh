@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_verify.sh - sennit-plan --verify as a user meets it. Faults are planted in tests/unit/verify/test_verify.c:
+# test_verify.sh - sennit-plan --verify as a user meets it. Faults are planted in tests/unit/verify/test_verify_faults.c:
 # a run file cannot name a layout that is refuted.
 . tests/lib/tap.sh
 . tests/lib/train.sh
