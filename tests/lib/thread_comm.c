@@ -1,8 +1,7 @@
-/* Longer than 500 lines because it is a whole communicator. */
 #include "tests/lib/thread_comm.h"
 
-#include "kernels/half.h"
 #include "lib/base/clock.h"
+#include "tests/lib/thread_comm_inner.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -18,12 +17,6 @@ struct mail {
     int from, to, group, tag;
     size_t bytes;
     char data[];
-};
-
-struct meeting {     /* of a group's members, at one collective */
-    const void **of; /* by member: what each brings */
-    int arrived, left;
-    unsigned long round;
 };
 
 struct rank {
@@ -51,123 +44,7 @@ struct thread_world {
     void *arg;
 };
 
-static void *need(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
-
 /* --- collectives ------------------------------------------------------------------------------ */
-
-static double get(const void *p, enum sn_dtype t, int64_t i)
-{
-    if (t == SN_F32)
-        return (double)((const float *)p)[i];
-    if (t == SN_F64)
-        return ((const double *)p)[i];
-    uint16_t x = ((const uint16_t *)p)[i];
-    return (double)(t == SN_BF16 ? sn_bf16_to_f32(x) : sn_f16_to_f32(x));
-}
-
-static void put(void *p, enum sn_dtype t, int64_t i, double x)
-{
-    if (t == SN_F32)
-        ((float *)p)[i] = (float)x;
-    else if (t == SN_F64)
-        ((double *)p)[i] = x;
-    else
-        ((uint16_t *)p)[i] = t == SN_BF16 ? sn_f32_to_bf16((float)x) : sn_f32_to_f16((float)x);
-}
-
-static const struct sn_transfer *of(const struct meeting *m, int member)
-{
-    return m->of[member];
-}
-
-static const char *input(const struct sn_transfer *t)
-{
-    return t->in ? t->in : t->out;
-}
-
-/* Element `at` of the members' inputs, added in member order in fp32 (fp64 for fp64). */
-static double sum(const struct meeting *m, int size, int64_t at)
-{
-    enum sn_dtype t = of(m, 0)->dtype;
-    double s = get(input(of(m, 0)), t, at);
-    for (int i = 1; i < size; i++) {
-        double x = get(input(of(m, i)), t, at);
-        s = t == SN_F64 ? s + x : (double)((float)s + (float)x);
-    }
-    return s;
-}
-
-/* Rows, into a copy of what was there. */
-static void *exchanged(const struct meeting *m, int size, int me, int64_t *n)
-{
-    const struct sn_transfer *t = of(m, me);
-    const struct sn_exchange *x = t->exchange;
-    size_t row = (size_t)t->n * sn_dtype_size(t->dtype);
-    struct sn_exchange_rows from, to;
-    int64_t rows = 0;
-    for (int i = 0; i < size; i++)
-        for (struct sn_exchange_walk w = {.member = i, .arrives = true};
-             sn_exchange_next(x, &w, &to);)
-            rows = to.n > 0 && to.at + to.n > rows ? to.at + to.n : rows;
-    *n = rows * t->n;
-    char *out = need(malloc((size_t)rows * row + 1));
-    memcpy(out, t->out, (size_t)rows * row);
-    for (int i = 0; i < size; i++) {
-        struct sn_exchange_walk lands = {.member = i, .arrives = true}, leaves = {.member = me};
-        while (sn_exchange_next(x, &lands, &to)) {
-            if (!sn_exchange_next(of(m, i)->exchange, &leaves, &from) || from.n != to.n)
-                abort();
-            memcpy(out + (size_t)to.at * row, input(of(m, i)) + (size_t)from.at * row,
-                   (size_t)to.n * row);
-        }
-    }
-    return out;
-}
-
-/* Shares of a window: all of them, or the sum of the own one. */
-static void *shared(const struct meeting *m, int size, int me, int64_t *n)
-{
-    const struct sn_transfer *t = of(m, me);
-    size_t width = sn_dtype_size(t->dtype);
-    struct sn_comm_block own = sn_transfer_block(t, me), last = sn_transfer_block(t, size - 1);
-    bool spreads = t->kind == SN_ALL_GATHER;
-    *n = spreads ? last.at + last.n : own.n;
-    char *out = need(malloc((size_t)*n * width + 1));
-    for (int i = 0; spreads && i < size; i++) {
-        struct sn_comm_block b = sn_transfer_block(of(m, i), i);
-        memcpy(out + (size_t)b.at * width, input(of(m, i)), (size_t)b.n * width);
-    }
-    for (int64_t i = 0; !spreads && i < *n; i++)
-        put(out, t->dtype, i, sum(m, size, own.at + i));
-    return out;
-}
-
-/* What member `me` gets, into fresh memory; `n` elements of its output. */
-static void *result(const struct meeting *m, int size, int me, int64_t *n)
-{
-    const struct sn_transfer *t = of(m, me);
-    size_t width = sn_dtype_size(t->dtype);
-    bool spreads = t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL;
-    *n = spreads ? t->n * size : t->n;
-    char *out = need(malloc((size_t)*n * width + 1));
-    int64_t first = t->kind == SN_REDUCE_SCATTER ? me * t->n : 0;
-    for (int i = 0; spreads && i < size; i++)
-        memcpy(out + (size_t)(i * t->n) * width,
-               input(of(m, i)) + (t->kind == SN_ALL_TO_ALL ? (size_t)(me * t->n) * width : 0),
-               (size_t)t->n * width);
-    for (int64_t i = 0; !spreads && i < *n; i++) {
-        double s = sum(m, size, first + i);
-        if (t->add)
-            s = (double)((float)s + ((const float *)t->out)[i]);
-        put(out, t->dtype, i, s);
-    }
-    return out;
-}
 
 /* Wait for all members; m->of is theirs until one leaves. Returns what leave() wants. */
 static unsigned long arrive(struct thread_world *w, struct meeting *m, int size, int me,
@@ -177,7 +54,7 @@ static unsigned long arrive(struct thread_world *w, struct meeting *m, int size,
     while (m->left > 0) /* the one before is still being left */
         (void)pthread_cond_wait(&w->changed, &w->lock);
     if (!m->of)
-        m->of = need(calloc((size_t)w->ranks, sizeof(*m->of)));
+        m->of = thread_need(calloc((size_t)w->ranks, sizeof(*m->of)));
     m->of[me] = mine;
     unsigned long round = m->round;
     if (++m->arrived == size) {
@@ -212,17 +89,16 @@ static void meet(struct rank *r, const struct sn_transfer *t)
     struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
     unsigned long round = arrive(w, m, size, me, t);
     for (int i = 0; i < size; i++)
-        if (of(m, i)->kind != t->kind || of(m, i)->n != t->n || of(m, i)->dtype != t->dtype) {
+        if (thread_brought(m, i)->kind != t->kind || thread_brought(m, i)->n != t->n ||
+            thread_brought(m, i)->dtype != t->dtype) {
             (void)fprintf(stderr, "rank %d: %s '%s' of %lld meets %s '%s' of %lld\n", r->number,
                           sn_collective_name(t->kind), t->label, (long long)t->n,
-                          sn_collective_name(of(m, i)->kind), of(m, i)->label,
-                          (long long)of(m, i)->n);
+                          sn_collective_name(thread_brought(m, i)->kind),
+                          thread_brought(m, i)->label, (long long)thread_brought(m, i)->n);
             abort();
         }
     int64_t n;
-    void *out = !t->exchange               ? result(m, size, me, &n)
-                : t->kind == SN_ALL_TO_ALL ? exchanged(m, size, me, &n)
-                                           : shared(m, size, me, &n);
+    void *out = thread_result(m, size, me, &n);
     leave(w, m, round);
     memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
     free(out);
@@ -234,7 +110,7 @@ static void mail_send(struct rank *r, const struct sn_transfer *t)
 {
     struct thread_world *w = r->world;
     size_t bytes = (size_t)t->n * sn_dtype_size(t->dtype);
-    struct mail *x = need(malloc(sizeof(*x) + bytes));
+    struct mail *x = thread_need(malloc(sizeof(*x) + bytes));
     *x = (struct mail){
         NULL,          r->number, sn_group_member(&w->grid, r->number, t->group, t->peer),
         (int)t->group, t->tag,    bytes};
@@ -453,10 +329,10 @@ struct thread_world *thread_world_create(int ranks)
                                            .poll = poll,
                                            .take_sent_bytes = take_sent_bytes,
                                            .set_watch = set_watch};
-    struct thread_world *w = need(calloc(1, sizeof(*w)));
+    struct thread_world *w = thread_need(calloc(1, sizeof(*w)));
     w->ranks = ranks;
-    w->rank = need(calloc((size_t)ranks, sizeof(*w->rank)));
-    w->meeting = need(calloc((size_t)ranks * SN_NGROUPS, sizeof(*w->meeting)));
+    w->rank = thread_need(calloc((size_t)ranks, sizeof(*w->rank)));
+    w->meeting = thread_need(calloc((size_t)ranks * SN_NGROUPS, sizeof(*w->meeting)));
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->changed, NULL);
     for (int i = 0; i < ranks; i++) {
@@ -464,7 +340,7 @@ struct thread_world *thread_world_create(int ranks)
             .ops = &ops, .rank = i, .size = ranks, .node_rank = i, .node_size = ranks, .nonce = 1};
         w->rank[i].world = w;
         w->rank[i].number = i;
-        w->rank[i].rows_to = need(calloc(2 * (size_t)ranks, sizeof(int64_t)));
+        w->rank[i].rows_to = thread_need(calloc(2 * (size_t)ranks, sizeof(int64_t)));
         w->rank[i].messages_to = w->rank[i].rows_to + ranks;
     }
     return w;
@@ -507,8 +383,8 @@ static void *run(void *arg)
 
 void thread_world_run(struct thread_world *w, void (*body)(void *arg, int rank), void *arg)
 {
-    pthread_t *thread = need(calloc((size_t)w->ranks, sizeof(*thread)));
-    struct start *start = need(calloc((size_t)w->ranks, sizeof(*start)));
+    pthread_t *thread = thread_need(calloc((size_t)w->ranks, sizeof(*thread)));
+    struct start *start = thread_need(calloc((size_t)w->ranks, sizeof(*start)));
     w->body = body;
     w->arg = arg;
     for (int i = 0; i < w->ranks; i++) {

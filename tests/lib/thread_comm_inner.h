@@ -1,0 +1,21 @@
+/*
+ * thread_comm_inner.h - for the files thread_*.c alone.
+ */
+#ifndef THREAD_COMM_INNER_H
+#define THREAD_COMM_INNER_H
+
+#include "lib/comm/comm.h"
+
+struct meeting {     /* of a group's members, at one collective */
+    const void **of; /* by member: what each brings */
+    int arrived, left;
+    unsigned long round;
+};
+
+void *thread_need(void *p); /* aborts where there is no memory */
+/* The transfer that a member has brought. */
+const struct sn_transfer *thread_brought(const struct meeting *m, int member);
+/* What member `me` gets, into fresh memory; `n` elements of its output. */
+void *thread_result(const struct meeting *m, int size, int me, int64_t *n);
+
+#endif
