@@ -6,6 +6,42 @@
 
 enum { ROW = SN_GROUPED_ROW, STEPS_KEPT = 3, DOWN = 4, ACROSS = 4 };
 
+/*
+ * Addresses of 16 bytes for ldmatrix. The piece of a row is one bit of the lane plus an even number
+ * known when compiled; both, and the row mod 8, are swapped in by exclusive or.
+ */
+static __device__ __forceinline__ int swapped(int bit, int even)
+{
+    return ((bit ^ (int)threadIdx.x % 8) * 16) ^ even * 16;
+}
+
+/* Rows 16 y .. 16 y + 15 of the warp's of op(A), 16 deep from l on. */
+template <bool TA>
+static __device__ __forceinline__ void load_a(uint32_t f[4], const unsigned char *a, int y, int l)
+{
+    int lane = (int)threadIdx.x % SN_WARP, half = (int)threadIdx.x / SN_WARP / ACROSS;
+    const unsigned char *own = a + half * 64 * ROW; /* rows, or a tile of 64 columns */
+    if (TA)
+        sn_ldmatrix_turned(f, own + (l + lane / 16 * 8 + lane % 8) * ROW +
+                                  swapped(lane / 8 % 2, y * 2));
+    else
+        sn_ldmatrix(f, own + (y * 16 + lane % 16) * ROW + swapped(lane / 16, l / 8));
+}
+
+/* Columns 8 n .. 8 n + 15 of op(B), of those OWN that are the warp's. */
+template <bool TB, int OWN>
+static __device__ __forceinline__ void load_b(uint32_t f[4], const unsigned char *b, int n, int l)
+{
+    int lane = (int)threadIdx.x % SN_WARP, col = (int)threadIdx.x / SN_WARP % ACROSS * OWN;
+    if (TB)
+        sn_ldmatrix(f, b + (col + n * 8 + lane / 16 * 8 + lane % 8) * ROW +
+                           swapped(lane / 8 % 2, l / 8));
+    else
+        sn_ldmatrix_turned(f, b + col / 64 * SN_GROUPED_K * ROW +
+                                  (l + lane / 8 % 2 * 8 + lane % 8) * ROW +
+                                  (swapped(lane / 16, n) ^ col % 64 * 2));
+}
+
 template <class E, int WIDTH> struct warps {
     typedef E element;
     enum { COLUMNS = WIDTH, STAGES = STEPS_KEPT, AHEAD = STAGES - 1, ASYNC = 0 };
@@ -27,44 +63,6 @@ template <class E, int WIDTH> struct warps {
                     sum[y][n][i] = 0.0f;
     }
 
-    /*
-     * Addresses of 16 bytes for ldmatrix. The piece of a row is one bit of the lane plus an even
-     * number known when compiled; both, and the row mod 8, are swapped in by exclusive or.
-     */
-    static __device__ __forceinline__ int swapped(int bit, int even)
-    {
-        return ((bit ^ (int)threadIdx.x % 8) * 16) ^ even * 16;
-    }
-
-    /* Rows 16 y .. 16 y + 15 of the warp's of op(A), 16 deep from l on. */
-    template <bool TA>
-    static __device__ __forceinline__ void load_a(uint32_t f[4], const unsigned char *a, int y,
-                                                  int l)
-    {
-        int lane = (int)threadIdx.x % SN_WARP, half = (int)threadIdx.x / SN_WARP / ACROSS;
-        const unsigned char *own = a + half * 64 * ROW; /* rows, or a tile of 64 columns */
-        if (TA)
-            sn_ldmatrix_turned(f, own + (l + lane / 16 * 8 + lane % 8) * ROW +
-                                      swapped(lane / 8 % 2, y * 2));
-        else
-            sn_ldmatrix(f, own + (y * 16 + lane % 16) * ROW + swapped(lane / 16, l / 8));
-    }
-
-    /* Columns 8 n .. 8 n + 15 of the warp's of op(B). */
-    template <bool TB>
-    static __device__ __forceinline__ void load_b(uint32_t f[4], const unsigned char *b, int n,
-                                                  int l)
-    {
-        int lane = (int)threadIdx.x % SN_WARP, col = (int)threadIdx.x / SN_WARP % ACROSS * OWN;
-        if (TB)
-            sn_ldmatrix(f, b + (col + n * 8 + lane / 16 * 8 + lane % 8) * ROW +
-                               swapped(lane / 8 % 2, l / 8));
-        else
-            sn_ldmatrix_turned(f, b + col / 64 * SN_GROUPED_K * ROW +
-                                      (l + lane / 8 % 2 * 8 + lane % 8) * ROW +
-                                      (swapped(lane / 16, n) ^ col % 64 * 2));
-    }
-
     template <bool TA, bool TB>
     __device__ __forceinline__ void step(const unsigned char *a, const unsigned char *b)
     {
@@ -77,7 +75,7 @@ template <class E, int WIDTH> struct warps {
 #pragma unroll
             for (int n = 0; n < N; n += 2) {
                 uint32_t v[4];
-                load_b<TB>(v, b, n, l);
+                load_b<TB, OWN>(v, b, n, l);
 #pragma unroll
                 for (int y = 0; y < DOWN; y++) {
                     sn_mma(sum[y][n], u[y], v, (const E *)0);
