@@ -38,21 +38,9 @@ static enum sn_status take_values(struct sn_config *c, const struct sn_settings 
 
 const char *sn_layout_key_name(enum sn_layout_key k)
 {
-    static const char *const name[SN_NLAYOUT_KEYS] = {[SN_KEY_DATA] = "data",
-                                                      [SN_KEY_TENSOR] = "tensor",
-                                                      [SN_KEY_PIPELINE] = "pipeline",
-                                                      [SN_KEY_CONTEXT] = "context",
-                                                      [SN_KEY_EXPERT] = "expert",
-                                                      [SN_KEY_MICRO_BATCH] = "micro_batch",
-                                                      [SN_KEY_VIRTUAL_STAGES] = "virtual_stages",
-                                                      [SN_KEY_SEQUENCE_PARALLEL] =
-                                                          "sequence_parallel",
-                                                      [SN_KEY_SCHEDULE] = "schedule",
-                                                      [SN_KEY_RECOMPUTE] = "recompute",
-                                                      [SN_KEY_ZERO] = "zero",
-                                                      [SN_KEY_CONTEXT_KIND] = "context_kind",
-                                                      [SN_KEY_SPLIT] = "split",
-                                                      [SN_KEY_AXIS_ORDER] = "axis_order"};
+#define NAME(ID, key) [SN_KEY_##ID] = #key,
+    static const char *const name[SN_NLAYOUT_KEYS] = {SN_LAYOUT_KEYS(NAME)};
+#undef NAME
     return name[k];
 }
 

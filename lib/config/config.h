@@ -200,24 +200,25 @@ struct sn_layout_config {
                             weight gradients */
 };
 
-/* Keys of the layout that a search may choose; those that the run file names stand. */
-enum sn_layout_key {
-    SN_KEY_DATA,
-    SN_KEY_TENSOR,
-    SN_KEY_PIPELINE,
-    SN_KEY_CONTEXT,
-    SN_KEY_EXPERT,
-    SN_KEY_MICRO_BATCH,
-    SN_KEY_VIRTUAL_STAGES,
-    SN_KEY_SEQUENCE_PARALLEL,
-    SN_KEY_SCHEDULE,
-    SN_KEY_RECOMPUTE,
-    SN_KEY_ZERO,
-    SN_KEY_CONTEXT_KIND,
-    SN_KEY_SPLIT,
-    SN_KEY_AXIS_ORDER,
-    SN_NLAYOUT_KEYS
-};
+/* Keys of the layout that a search may choose; those that the run file names stand. Id, key. */
+#define SN_LAYOUT_KEYS(ROW)                                                                        \
+    ROW(DATA, data)                                                                                \
+    ROW(TENSOR, tensor)                                                                            \
+    ROW(PIPELINE, pipeline)                                                                        \
+    ROW(CONTEXT, context)                                                                          \
+    ROW(EXPERT, expert)                                                                            \
+    ROW(MICRO_BATCH, micro_batch)                                                                  \
+    ROW(VIRTUAL_STAGES, virtual_stages)                                                            \
+    ROW(SEQUENCE_PARALLEL, sequence_parallel)                                                      \
+    ROW(SCHEDULE, schedule)                                                                        \
+    ROW(RECOMPUTE, recompute)                                                                      \
+    ROW(ZERO, zero)                                                                                \
+    ROW(CONTEXT_KIND, context_kind)                                                                \
+    ROW(SPLIT, split)                                                                              \
+    ROW(AXIS_ORDER, axis_order)
+#define SN_LAYOUT_KEY_ID(ID, key) SN_KEY_##ID,
+enum sn_layout_key { SN_LAYOUT_KEYS(SN_LAYOUT_KEY_ID) SN_NLAYOUT_KEYS };
+#undef SN_LAYOUT_KEY_ID
 const char *sn_layout_key_name(enum sn_layout_key k); /* "tensor" */
 
 /* Where the run file says something; line 0: not there. */
@@ -312,7 +313,7 @@ int sn_config_ranks(const struct sn_config *c);
 int sn_config_copy_ranks(const struct sn_layout_config *l);
 /* Those that the layout names itself: one copy where it leaves layout.data to the number of ranks. */
 int sn_config_least_ranks(const struct sn_layout_config *l);
-/* Tokens of a micro-batch that a rank has, before an axis of its tensors cuts them. */
+/* Tokens of a micro-batch that a rank has, before sequence parallelism cuts them. */
 int64_t sn_config_tokens(const struct sn_config *c);
 /* "data 2 x tensor 4 x context 1 x pipeline 2"; returns buf. */
 enum { SN_AXES_SIZE = 96 };
