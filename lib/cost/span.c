@@ -63,7 +63,7 @@ static void add_replicas(struct lattice *l, const struct sn_grid *g, enum sn_gro
 static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
 {
     struct lattice l = {.ranks = sn_grid_ranks(g)};
-    enum sn_axis axis = sn_group_axis(q);
+    const enum sn_axis *axes;
     /* Rank distance between neighbours among the replicas: where experts are shared out, context is
      * the inner axis of the two (lib/config/rules_layout.c). */
     int replicas = g->stride[g->size[SN_AXIS_CONTEXT] > 1 ? SN_AXIS_CONTEXT : SN_AXIS_DATA];
@@ -75,10 +75,6 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
     switch (q) {
     case SN_GROUP_WORLD:
         add_axis(&l, l.ranks, 1);
-        break;
-    case SN_GROUP_REPLICA:
-        add_axis(&l, g->size[SN_AXIS_DATA], g->stride[SN_AXIS_DATA]);
-        add_axis(&l, g->size[SN_AXIS_CONTEXT], g->stride[SN_AXIS_CONTEXT]);
         break;
     case SN_GROUP_REPLICA_NODE:
     case SN_GROUP_REPLICA_RAIL:
@@ -105,7 +101,8 @@ static struct lattice lattice_of(const struct sn_grid *g, enum sn_group q)
         add_ends(&l, g->size[SN_AXIS_PIPELINE], g->stride[SN_AXIS_PIPELINE]);
         break;
     default:
-        add_axis(&l, g->size[axis], g->stride[axis]);
+        for (int i = 0, n = sn_group_axes(q, &axes); i < n; i++)
+            add_axis(&l, g->size[axes[i]], g->stride[axes[i]]);
     }
     return l;
 }

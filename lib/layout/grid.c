@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT = 160 }; /* of the names of all axes, and their sizes */
+enum {
+    TEXT = 160, /* of the names of all axes, and their sizes */
+    GROUP_AXES = 2
+};
 
 /* --- axes: one row each ----------------------------------------------------------------------- */
 
@@ -133,13 +136,15 @@ int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
 
 struct group_row {
     const char *name;
-    enum sn_axis axis; /* billed to */
+    enum sn_axis axis;           /* billed to */
+    int n_axes;                  /* members are all that differ on these, */
+    enum sn_axis of[GROUP_AXES]; /* the outermost first */
 };
 
-#define AXIS_GROUP(ID, key, ...) [SN_GROUP_##ID] = {#key, SN_AXIS_##ID},
+#define AXIS_GROUP(ID, key, ...) [SN_GROUP_##ID] = {#key, SN_AXIS_##ID, 1, {SN_AXIS_##ID}},
 static const struct group_row groups[SN_NGROUPS] = {
     SN_GRID_AXES(AXIS_GROUP) /* each has a comma */
-        [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA},
+        [SN_GROUP_REPLICA] = {"data x context", SN_AXIS_DATA, 2, {SN_AXIS_DATA, SN_AXIS_CONTEXT}},
     [SN_GROUP_REPLICA_NODE] = {"data node", SN_AXIS_DATA},
     [SN_GROUP_REPLICA_RAIL] = {"data rail", SN_AXIS_DATA},
     [SN_GROUP_KV] = {"kv copies", SN_AXIS_TENSOR},
@@ -162,16 +167,42 @@ const char *sn_group_name(enum sn_group q)
     return groups[q].name;
 }
 
+int sn_group_axes(enum sn_group q, const enum sn_axis **of)
+{
+    *of = groups[q].of;
+    return groups[q].n_axes;
+}
+
 bool sn_group_is_even(enum sn_group q)
 {
-    return q == SN_GROUP_REPLICA || ((int)q < SN_NGRID_AXES && axes[groups[q].axis].is_even);
+    bool even = groups[q].n_axes > 0;
+    for (int i = 0; i < groups[q].n_axes; i++)
+        even = even && axes[groups[q].of[i]].is_even;
+    return even;
+}
+
+/* Of a group of axes. */
+static int axes_size(const struct sn_grid *g, enum sn_group q)
+{
+    int n = 1;
+    for (int i = 0; i < groups[q].n_axes; i++)
+        n *= g->size[groups[q].of[i]];
+    return n;
+}
+
+static int axes_index(const struct sn_grid *g, int rank, enum sn_group q)
+{
+    int index = 0;
+    for (int i = 0; i < groups[q].n_axes; i++)
+        index = index * g->size[groups[q].of[i]] + sn_grid_coord(g, rank, groups[q].of[i]);
+    return index;
 }
 
 /* Replicas (data x context, as SN_GROUP_REPLICA numbers them) are a grid of their own: experts x
  * what is left. */
 static int replicas(const struct sn_grid *g)
 {
-    return g->size[SN_AXIS_DATA] * g->size[SN_AXIS_CONTEXT];
+    return axes_size(g, SN_GROUP_REPLICA);
 }
 
 static int fold(const struct sn_grid *g)
@@ -226,8 +257,6 @@ static bool has_tied_copy(const struct sn_grid *g, int rank)
 int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
 {
     switch (q) {
-    case SN_GROUP_REPLICA:
-        return replicas(g);
     case SN_GROUP_REPLICA_NODE:
         return g->replica_node > 0 ? g->replica_node : 1;
     case SN_GROUP_REPLICA_RAIL:
@@ -247,14 +276,13 @@ int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q)
     case SN_GROUP_WORLD:
         return sn_grid_ranks(g);
     default:
-        return g->size[sn_group_axis(q)];
+        return axes_size(g, q);
     }
 }
 
 static int replica_index(const struct sn_grid *g, int rank)
 {
-    return sn_grid_coord(g, rank, SN_AXIS_DATA) * g->size[SN_AXIS_CONTEXT] +
-           sn_grid_coord(g, rank, SN_AXIS_CONTEXT);
+    return axes_index(g, rank, SN_GROUP_REPLICA);
 }
 
 static int token_rank(const struct sn_grid *g, int rank)
@@ -266,8 +294,6 @@ static int token_rank(const struct sn_grid *g, int rank)
 int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
 {
     switch (q) {
-    case SN_GROUP_REPLICA:
-        return replica_index(g, rank);
     case SN_GROUP_REPLICA_NODE:
         return g->replica_node > 0 ? replica_index(g, rank) % g->replica_node : 0;
     case SN_GROUP_REPLICA_RAIL:
@@ -287,7 +313,7 @@ int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
     case SN_GROUP_WORLD:
         return rank;
     default:
-        return sn_grid_coord(g, rank, sn_group_axis(q));
+        return axes_index(g, rank, q);
     }
 }
 
@@ -295,6 +321,16 @@ int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q)
 static int moved(const struct sn_grid *g, int rank, enum sn_axis a, int to)
 {
     return rank + (to - sn_grid_coord(g, rank, a)) * g->stride[a];
+}
+
+/* Member i of a group of axes. */
+static int moved_on_axes(const struct sn_grid *g, int rank, enum sn_group q, int i)
+{
+    for (int k = groups[q].n_axes - 1; k >= 0; k--) {
+        rank = moved(g, rank, groups[q].of[k], i % g->size[groups[q].of[k]]);
+        i /= g->size[groups[q].of[k]];
+    }
+    return rank;
 }
 
 static int with_tokens(const struct sn_grid *g, int rank, int at)
@@ -317,7 +353,7 @@ static int near_replica(const struct sn_grid *g, int rank, enum sn_group q, int 
 
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
 {
-    int context = g->size[SN_AXIS_CONTEXT], tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
+    int tensor = sn_grid_coord(g, rank, SN_AXIS_TENSOR);
     int at = token_rank(g, rank), own = expert_index(g, at), node = node_members(g);
     switch (q) {
     case SN_GROUP_REPLICA_NODE:
@@ -333,9 +369,6 @@ int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
         return with_tokens(g, rank, token_rank_of(g, i, expert_data_index(g, at)));
     case SN_GROUP_EXPERT_DATA:
         return with_tokens(g, rank, token_rank_of(g, expert_index(g, at), i));
-    case SN_GROUP_REPLICA:
-        rank = moved(g, rank, SN_AXIS_DATA, i / context);
-        return moved(g, rank, SN_AXIS_CONTEXT, i % context);
     case SN_GROUP_KV:
         return moved(g, rank, SN_AXIS_TENSOR, tensor / g->kv_copies * g->kv_copies + i);
     case SN_GROUP_TIED:
@@ -345,6 +378,6 @@ int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i)
     case SN_GROUP_WORLD:
         return i;
     default:
-        return moved(g, rank, sn_group_axis(q), i);
+        return moved_on_axes(g, rank, q, i);
     }
 }

@@ -102,10 +102,13 @@ int sn_grid_peers(const struct sn_grid *g, int rank, enum sn_axis a, int *ranks)
 int sn_group_size(const struct sn_grid *g, int rank, enum sn_group q);
 int sn_group_index(const struct sn_grid *g, int rank, enum sn_group q);
 int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i);
+/* The axes of the grid on which members differ, the outermost first: how many. 0: members are not
+ * all that differ on some axes. */
+int sn_group_axes(enum sn_group q, const enum sn_axis **axes);
 /* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline, expert. */
 enum sn_axis sn_group_axis(enum sn_group q);
 const char *sn_group_name(enum sn_group q); /* "tensor", "data x context", "kv copies", ... */
-/* Do members do the same work at the same time? Those of an even axis, and all replicas. */
+/* Do members do the same work at the same time? Those that differ on even axes. */
 bool sn_group_is_even(enum sn_group q);
 
 #endif

@@ -61,9 +61,13 @@ static int together_counted(const struct sn_grid *g, const struct box *b, enum s
 /* Members of a group that lie in one box. */
 static int together(const struct sn_grid *g, const struct box *b, enum sn_group q)
 {
+    const enum sn_axis *axes;
+    int n_axes = sn_group_axes(q, &axes), n = 1;
+    for (int i = 0; i < n_axes; i++)
+        n *= b->size[axes[i]];
+    if (n_axes > 0)
+        return n;
     switch (q) {
-    case SN_GROUP_REPLICA:
-        return b->size[SN_AXIS_DATA] * b->size[SN_AXIS_CONTEXT];
     case SN_GROUP_REPLICA_NODE:
     case SN_GROUP_REPLICA_RAIL:
         return together_counted(g, b, q);
