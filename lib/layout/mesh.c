@@ -29,6 +29,14 @@ int sn_mesh_ranks(const struct sn_mesh *m)
     return n;
 }
 
+int sn_mesh_token_ranks(const struct sn_mesh *m)
+{
+    int n = 1;
+    for (int a = 0; a < m->n_axes; a++)
+        n *= m->axis[a].use == SN_MESH_TOKENS ? m->axis[a].size : 1;
+    return n;
+}
+
 int sn_mesh_coord(const struct sn_mesh *m, int axis, int rank)
 {
     return rank / m->axis[axis].stride % m->axis[axis].size;

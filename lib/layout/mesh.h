@@ -38,6 +38,8 @@ struct sn_mesh {
 /* The mesh that tensors of a model are placed on in this grid. */
 struct sn_mesh sn_mesh_of_grid(const struct sn_grid *g);
 int sn_mesh_ranks(const struct sn_mesh *m);
+/* Ranks that share out the rows of activations: of the axes that cut tokens. */
+int sn_mesh_token_ranks(const struct sn_mesh *m);
 int sn_mesh_coord(const struct sn_mesh *m, int axis, int rank);
 /* The rank that `rank` would be with coordinate i on this axis: member i of its group. */
 int sn_mesh_member(const struct sn_mesh *m, int axis, int rank, int i);

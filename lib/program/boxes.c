@@ -125,12 +125,17 @@ struct share {
     int64_t passed; /* in the pieces so far */
 };
 
-static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
+static bool is_first(const struct sn_job *j, unsigned groups)
 {
     for (int g = 0; g < SN_NGROUPS; g++)
-        if (sn_state_copies(b, k) >> g & 1u && j->group_index[g] != 0)
+        if (groups >> g & 1u && j->group_index[g] != 0)
             return false;
     return true;
+}
+
+static bool owns_copy(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
+{
+    return is_first(j, sn_state_copies(b, k));
 }
 
 static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas)
@@ -210,7 +215,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
             add_shared(l, &p, s);
             continue;
         }
-        p.box.owned = owns_copy(j, b, k);
+        p.box.owned = is_first(j, b->alike);
         add_range(l, &p, slice, slice + b->slice);
     }
 }

@@ -281,8 +281,8 @@ struct sn_bucket {
                                EXPERT_DATA */
     enum sn_group sliced_over; /* whose members hold a slice each of divided arrays; SN_NGROUPS:
                                   none is divided */
-    unsigned alike; /* bit g: all members of group g hold the same gradients when the step's are
-                       reduced: member 0 counts them */
+    unsigned alike; /* bit g: all members of group g hold the same masters and moments, and the same
+                       gradients once they are reduced: member 0 counts and owns them */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     struct sn_holding held;  /* by a rank, of its weights, gradients and optimizer state */
     int layer;               /* where gradients are a temporary: buckets do not cross layers */

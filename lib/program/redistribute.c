@@ -26,7 +26,7 @@ struct sn_placement sn_region(const struct sn_job *j)
 
 int64_t sn_rows_here(const struct sn_job *j, struct sn_placement p)
 {
-    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows);
+    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows * sn_mesh_token_ranks(&j->mesh));
 }
 
 int64_t sn_first_row(const struct sn_job *j, struct sn_placement p)

@@ -370,7 +370,7 @@ static int64_t sent(const struct sn_job *j)
 {
     struct sn_cut between = sn_cut_between(&j->mesh, j->config->layout.sequence_parallel);
     struct sn_placement p = sn_placement_on(&j->mesh, between.want);
-    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows) *
+    return sn_placement_local(&j->mesh, p, SN_ROWS, j->rows * sn_mesh_token_ranks(&j->mesh)) *
            sn_placement_local(&j->mesh, p, SN_COLS, j->config->model.hidden);
 }
 

@@ -38,8 +38,9 @@ static bool is_whole(const struct sn_bucket *b, enum sn_state_kind k)
 
 static unsigned groups_of(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)
 {
-    bool alike = is_whole(b, k) && k != SN_STATE_FEEDBACK;
-    unsigned groups = sn_state_copies(b, k) | (alike ? 1u << b->replicas : 0);
+    unsigned groups = is_whole(b, k) ? sn_state_copies(b, k) : b->alike;
+    if (is_whole(b, k) && k != SN_STATE_FEEDBACK)
+        groups |= 1u << b->replicas;
     for (int g = 0; g < SN_NGROUPS; g++)
         if (j->group_size[g] == 1)
             groups &= ~(1u << g);
