@@ -10,15 +10,10 @@
 
 #include <string.h>
 
-static bool is_alone(const struct sn_exec *x, const struct sn_op *op)
-{
-    return x->job->group_size[op->group] == 1;
-}
-
 /* Rows are counted, or go through this process. */
 static bool cuts_itself(const struct sn_exec *x, const struct sn_op *op)
 {
-    return sn_exec_has_rows(op) && !is_alone(x, op);
+    return sn_exec_has_rows(op) && sn_op_meets_others(x->job, op);
 }
 
 /* In the midst of a chunk; where ranks agree nothing is under way. */
@@ -29,7 +24,7 @@ static bool is_fence(const struct sn_exec *x, const struct sn_program *p, int i)
 
 static bool goes_through_channels(const struct sn_exec *x, const struct sn_op *op)
 {
-    return sn_op_row(op->kind)->moves && op->kind != SN_OP_GATHER_ROWS && !is_alone(x, op);
+    return op->kind != SN_OP_GATHER_ROWS && sn_op_meets_others(x->job, op);
 }
 
 static bool is_apart(const struct sn_exec *x, const struct sn_op *op)

@@ -54,8 +54,7 @@ static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
     unsigned groups = 0;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
-        bool moves = sn_op_row(op->kind)->moves && !sn_op_is_transfer(op);
-        if (moves && j->group_size[op->group] > 1)
+        if (sn_op_meets_others(j, op) && !sn_op_is_transfer(op))
             groups |= 1u << op->group;
     }
     return groups;

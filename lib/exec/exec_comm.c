@@ -49,6 +49,18 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
     return t;
 }
 
+bool sn_exec_copy_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                       const struct sn_at *at, struct sn_args *out)
+{
+    struct sn_mat from = sn_exec_resolve(x, p, &op->in[SN_MOVE_FROM], at),
+                  to = sn_exec_resolve(x, p, &op->out[SN_MOVE_TO], at);
+    int64_t n = from.rows * from.cols; /* without gaps */
+    *out = (struct sn_args){.in = {{from.p, from.dtype, 1, n, n}},
+                            .out = {{to.p, to.dtype, 1, n, n}},
+                            .acc = {sn_exec_acc(op->acc[SN_MOVE_TO], at)}};
+    return from.p != to.p;
+}
+
 struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op *op,
                                     const struct sn_at *at, const int32_t *bounds)
 {

@@ -232,31 +232,28 @@ static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p, 
     return sn_clocks_end(x, op, err);
 }
 
-/* A group of one: out = in, or out += in. */
-static enum sn_status post_alone(struct sn_exec *x, int i, const struct sn_transfer *t,
-                                 struct sn_err *err)
+/* At once: what follows it waits for it. */
+static enum sn_status post_copy(struct sn_exec *x, const struct sn_program *p, int i,
+                                const struct sn_at *at, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
+    struct sn_args a;
     bool skips;
     SN_TRY(sn_device_skips(x, &skips, err));
-    if (skips || !t->in || t->in == t->out)
+    if (skips || !sn_exec_copy_args(x, p, &p->ops[i], at, &a))
         return SN_OK;
     SN_TRY(sn_device_mark(x, i, err));
-    struct sn_args a = {.in = {{(void *)(uintptr_t)t->in, t->dtype, 1, t->n, t->n}},
-                        .out = {{t->out, t->dtype, 1, t->n, t->n}},
-                        .acc = {t->add ? SN_ADD : SN_WRITE}};
     if (v->ops->run(v->d, SN_STREAM_COMPUTE, SN_OP_COPY, &a) == 0)
         return SN_OK;
-    return sn_device_fail(x, &v->program->ops[i], err);
+    return sn_device_fail(x, &p->ops[i], err);
 }
 
 static enum sn_status post(struct sn_exec *x, const struct sn_program *p, int i,
                            const struct sn_at *at, struct sn_err *err)
 {
     const struct sn_op *op = &p->ops[i];
-    struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    if (x->job->group_size[op->group] == 1)
-        return post_alone(x, i, &t, err);
+    if (!sn_op_meets_others(x->job, op))
+        return post_copy(x, p, i, at, err);
     bool is_share = op->kind == SN_OP_GATHER_ROWS; /* channels have no sums of unequal blocks */
     if (x->device->accelerator->is_shared || is_share)
         return sn_staged_post(x, p, op, at, err);

@@ -117,12 +117,10 @@ static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-static enum sn_status run_kernel(struct sn_exec *x, const struct sn_program *p,
-                                 const struct sn_op *op, const struct sn_at *at, struct sn_err *err)
+static enum sn_status run_kernel(struct sn_exec *x, const struct sn_op *op, int kernel,
+                                 const struct sn_args *a, struct sn_err *err)
 {
-    struct sn_args a;
-    sn_exec_args(x, p, op, at, &a);
-    int rc = x->job->ops->run[op->kind](&a, x->job->threads);
+    int rc = x->job->ops->run[kernel](a, x->job->threads);
     if (rc != 0 && sn_op_row(op->kind)->codes)
         return sn_fail(err, SN_EFAIL, "%s %s: %s", sn_op_name(op->kind), op->label,
                        sn_codec_explain((enum sn_codec_fault)rc));
@@ -136,6 +134,7 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
                              const struct sn_at *at, struct sn_err *err)
 {
     const struct sn_op *op = &p->ops[i];
+    struct sn_args a;
     switch (op->kind) {
     case SN_OP_WAIT:
         return sn_exec_wait(x, op, at, err);
@@ -144,8 +143,13 @@ static enum sn_status run_op(struct sn_exec *x, const struct sn_program *p, int 
     case SN_OP_AGREE:
         return sn_exec_agree(x, op, err);
     default:
-        if (op->kind < SN_NKERNELS)
-            return run_kernel(x, p, op, at, err);
+        if (op->kind < SN_NKERNELS) {
+            sn_exec_args(x, p, op, at, &a);
+            return run_kernel(x, op, op->kind, &a, err);
+        }
+        if (!sn_op_meets_others(x->job, op))
+            return sn_exec_copy_args(x, p, op, at, &a) ? run_kernel(x, op, SN_OP_COPY, &a, err)
+                                                       : SN_OK;
         post(x, p, op, at);
         return SN_OK;
     }

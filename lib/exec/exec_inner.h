@@ -159,6 +159,9 @@ int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op);
 /* What an operation moves, where operations work. */
 struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_program *p,
                                     const struct sn_op *op, const struct sn_at *at);
+/* What is posted and meets no other rank is a COPY: of this. False: it lies there already. */
+bool sn_exec_copy_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,
+                       const struct sn_at *at, struct sn_args *out);
 /* Who sends how many rows to whom; `bounds` in this process's memory. */
 struct sn_exchange sn_exec_exchange(const struct sn_exec *x, const struct sn_op *op,
                                     const struct sn_at *at, const int32_t *bounds);

@@ -103,7 +103,12 @@ static inline bool sn_op_is_transfer(const struct sn_op *op)
 {
     return sn_op_row(op->kind)->stream == SN_STREAM_TRANSFERS;
 }
-/* A message in a group of one: there is nobody to meet. */
+/* Do other ranks take part? What is posted otherwise is a copy of in[0] in out[0]. */
+static inline bool sn_op_meets_others(const struct sn_job *j, const struct sn_op *op)
+{
+    return sn_op_row(op->kind)->moves && j->group_size[op->group] > 1;
+}
+/* A message in a group of one: it takes no time. */
 static inline bool sn_op_is_alone(const struct sn_job *j, const struct sn_op *op)
 {
     return sn_op_communicates(op) && j->group_size[op->group] == 1;

@@ -179,7 +179,7 @@ static enum sn_status check_inside(const struct sn_memory_at *at, int op, const 
 {
     const struct sn_program *p = at->of->program;
     const struct sn_op *o = &p->ops[op];
-    struct sn_byte_span s = span_of(at, v, sn_op_row(o->kind)->moves);
+    struct sn_byte_span s = span_of(at, v, sn_op_is_posted(o));
     if (s.rows == 0)
         return SN_OK;
     int64_t begin = base(at, v->buf), end = begin + p->bufs[v->buf].bytes;
@@ -194,7 +194,7 @@ static enum sn_status check_inside(const struct sn_memory_at *at, int op, const 
 static enum sn_status check_read(const struct sn_flights *f, const struct sn_memory_at *at, int op,
                                  const struct sn_view *v, struct sn_err *err)
 {
-    struct sn_byte_span s = span_of(at, v, sn_op_row(at->of->program->ops[op].kind)->moves);
+    struct sn_byte_span s = span_of(at, v, sn_op_is_posted(&at->of->program->ops[op]));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next)
         if (f->uses[i].writes && meet(&s, &f->uses[i].span))
             return clash(at, (const int[]){op, f->uses[i].op}, "reads", "writes", err);
@@ -216,7 +216,7 @@ static enum sn_status check_written(const struct sn_flights *f, const struct sn_
                                     int op, const struct sn_view *v, struct sn_err *err)
 {
     const struct sn_op *ops = at->of->program->ops;
-    struct sn_byte_span s = span_of(at, v, sn_op_row(ops[op].kind)->moves);
+    struct sn_byte_span s = span_of(at, v, sn_op_is_posted(&ops[op]));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next) {
         const struct sn_buffer_use *u = &f->uses[i];
         if (meet(&s, &u->span) && !(u->writes && other_rows(&ops[op], &ops[u->op])))
@@ -230,8 +230,8 @@ enum sn_status sn_flights_check(const struct sn_flights *f, const struct sn_memo
                                 struct sn_err *err)
 {
     const struct sn_op *o = &at->of->program->ops[op];
-    bool uses = o->kind < SN_NKERNELS ||
-                sn_op_row(o->kind)->moves; /* waits and the like name, but do not use */
+    bool uses =
+        o->kind < SN_NKERNELS || sn_op_is_posted(o); /* waits and the like name, but do not use */
     for (int i = 0; uses && i < SN_MAX_IN; i++) {
         SN_TRY(check_inside(at, op, &o->in[i], err));
         SN_TRY(check_read(f, at, op, &o->in[i], err));

@@ -165,6 +165,16 @@ static bool add_collective(struct sn_trace *t, int op, int micro)
     return add_event(t, t->n_posts);
 }
 
+/* Of no event: who waits for it waits for nobody. */
+static bool add_copy(struct sn_trace *t, int op, int micro)
+{
+    if (!ROOM(t, posts))
+        return false;
+    t->posts[t->n_posts++] =
+        (struct sn_trace_post){.op = op, .micro = micro, .port = -1, .seq = -1, .next = -1};
+    return true;
+}
+
 static bool add_transfer(struct sn_trace *t, int op, int micro, bool sends)
 {
     const struct sn_op *o = &t->program->ops[op];
@@ -196,9 +206,12 @@ static enum sn_status post(struct tracer *x, const struct sn_memory_at *at, int 
     struct sn_trace *t = x->t;
     const struct sn_op *o = &t->program->ops[op];
     int first = t->n_posts;
-    SN_TRY(check_operands(x, o));
+    if (sn_op_row(o->kind)->moves)
+        SN_TRY(check_operands(x, o));
     bool good;
-    if (o->kind == SN_OP_SHIFT)
+    if (!sn_op_meets_others(x->of->job, o))
+        good = add_copy(t, op, at->micro);
+    else if (o->kind == SN_OP_SHIFT)
         good = add_transfer(t, op, at->micro, false) && add_transfer(t, op, at->micro, true);
     else if (sn_op_is_transfer(o))
         good = add_transfer(t, op, at->micro, o->kind == SN_OP_SEND);
@@ -218,6 +231,8 @@ static enum sn_status wait(struct tracer *x, const struct sn_op *op, int slot)
         return SN_OK; /* never posted in this slot: done, as in the executor */
     bool shift = x->t->program->ops[x->t->posts[p].op].kind == SN_OP_SHIFT;
     sn_flights_end(&x->flights, p);
+    if (x->t->posts[p].seq < 0)
+        return SN_OK;
     bool good = add_event(x->t, -(p + 1)) && (!shift || add_event(x->t, -(p + 2)));
     return good ? SN_OK : no_memory(x);
 }
@@ -238,12 +253,12 @@ static enum sn_status run_op(struct tracer *x, const struct sn_memory_at *at, in
     if (!due || (sn_op_communicates(o) && (o->only & ~x->t->first)))
         return SN_OK;
     SN_TRY(sn_flights_check(&x->flights, at, op, x->err));
-    if (!sn_op_communicates(o))
-        return SN_OK;
+    if (sn_op_is_posted(o))
+        return post(x, at, op);
     if (o->kind == SN_OP_WAIT)
         return wait(x, o, at->slot);
     if (o->kind != SN_OP_AGREE)
-        return post(x, at, op);
+        return SN_OK;
     bool good = add_event(x->t, 0) && add_collective(x->t, op, at->micro) &&
                 add_event(x->t, -x->t->n_posts);
     return good ? SN_OK : no_memory(x);

@@ -15,7 +15,7 @@
 struct sn_trace_post {
     int op, micro;
     int port; /* -1: a collective */
-    int seq;  /* its number in its queue */
+    int seq;  /* its number in its queue; -1: it is in none, as no other rank meets it */
     int next; /* the following post of that queue; -1 */
 };
 
