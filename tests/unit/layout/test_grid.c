@@ -238,6 +238,10 @@ static void members_of_even_groups_are_those_that_work_alike(void)
         n += sn_group_is_even(even[i]);
     for (int q = 0; q < SN_NGROUPS; q++)
         all += sn_group_is_even((enum sn_group)q);
+    const enum sn_axis *axes;
+    tap_ok(sn_group_axes(SN_GROUP_REPLICA, &axes) == 2 && axes[0] == SN_AXIS_DATA &&
+               axes[1] == SN_AXIS_CONTEXT && sn_group_axes(SN_GROUP_KV, &axes) == 0,
+           "replicas differ on data and context, copies of heads on a part of an axis");
     tap_ok(n == 4 && all == 4, "tensor, context, data and replicas are even, and nothing else");
 }
 

@@ -139,6 +139,21 @@ static void rows_of_a_rank_are_those_of_its_place(void)
     end(&s);
 }
 
+static void tokens_that_an_axis_shares_out_are_a_rank_s_own(void)
+{
+    struct scene s;
+    begin(&s, false, over_both(SN_PARTIAL));
+    int64_t rows = s.job.rows;
+    tap_ok(sn_mesh_token_ranks(&s.job.mesh) == 1 && sn_rows_here(&s.job, sn_region(&s.job)) == rows,
+           "no axis of outputs shares them out");
+    s.job.mesh.axis[Y].use = SN_MESH_TOKENS;
+    tap_ok(sn_mesh_token_ranks(&s.job.mesh) == 3 && sn_rows_here(&s.job, sn_region(&s.job)) == rows,
+           "where one does, a rank has all of those that it was given");
+    tap_ok(sn_same_rows(&s.job, sn_region(&s.job)) == 1u << s.job.mesh.axis[X].group,
+           "which ranks of the other axis have, too");
+    end(&s);
+}
+
 /* --- what the text computes ------------------------------------------------------------------- */
 
 enum { RANKS = 6, BUFFERS = 32 };
@@ -278,6 +293,7 @@ int main(void)
 {
     moves_of_all_axes_are_emitted();
     rows_of_a_rank_are_those_of_its_place();
+    tokens_that_an_axis_shares_out_are_a_rank_s_own();
     the_text_does_what_placements_say();
     return tap_done();
 }
