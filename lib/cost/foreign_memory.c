@@ -74,7 +74,5 @@ void sn_foreign_memory(struct sn_memory_plan *m, const struct sn_job *j,
         m->workspace = m->comm = 0;
     }
     m->workspace += (int64_t)s->fixed_bytes;
-    m->total = 0;
-    for (int u = 0; u < SN_NMEMORY_USES; u++)
-        m->total += m->of[u];
+    sn_memory_add_up(m);
 }

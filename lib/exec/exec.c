@@ -357,7 +357,10 @@ void sn_exec_take_sent(struct sn_exec *x, int64_t bytes[SN_NAXES])
 
 bool sn_exec_has_mirror(const struct sn_exec *x)
 {
-    return x->here[SN_ARENA_STATE] != x->arena[SN_ARENA_STATE];
+    bool shares = false; /* some arena with where operations work */
+    for (int a = 0; a < SN_NARENAS; a++)
+        shares = shares || (x->here[a] && x->here[a] == x->arena[a]);
+    return !shares;
 }
 
 enum sn_status sn_exec_pull_begin(struct sn_exec *x, struct sn_err *err)

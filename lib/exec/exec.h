@@ -1,7 +1,7 @@
 /*
  * exec.h - the executor: runs compiled programs on a backend and a communicator.
  *
- * It maps the two arenas of the job once; afterwards nothing allocates. It knows operations, views
+ * It maps the arenas of the job once; afterwards nothing allocates. It knows operations, views
  * and chunks, and neither models nor layouts.
  *
  * On a device the arenas are its memory, and this process has a mirror of the state: whoever fills

@@ -15,6 +15,13 @@ int64_t sn_job_arena_bytes(const struct sn_job *j)
     return bytes;
 }
 
+void sn_memory_add_up(struct sn_memory_plan *m)
+{
+    m->total = 0;
+    for (int u = 0; u < SN_NMEMORY_USES; u++)
+        m->total += m->of[u];
+}
+
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
 {
     const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
@@ -30,11 +37,10 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
         told += out->of[u];
     out->activations += arenas - told; /* what else is in scratch, and page rounding of classes */
     out->comm += j->window_bytes;
-    out->total = arenas + j->window_bytes;
     out->snapshot = j->config->checkpoint.async ? sn_job_snapshot_bytes(j) : 0;
     out->snapshot += SN_IMAGE_COPIES * j->image_bytes;
     out->library = SN_LIBRARY_BYTES;
-    out->total += out->snapshot + out->library;
+    sn_memory_add_up(out);
 }
 
 int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)

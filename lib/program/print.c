@@ -91,10 +91,12 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
         char size[16];
         int buf = kind == SN_RECV ? op->out[SN_MOVE_TO].buf : op->in[SN_MOVE_FROM].buf;
         int64_t width = (int64_t)sn_dtype_size(p->bufs[buf].dtype);
-        sn_str_add(out, "  %s  id=%d", sn_str_bytes(size, n * width), op->id);
-        if (sn_op_is_transfer(op))
-            sn_str_add(out, "  peer=%d tag=%d", op->peer, op->tag);
+        sn_str_add(out, "  %s", sn_str_bytes(size, n * width));
     }
+    if (sn_op_is_posted(op))
+        sn_str_add(out, "  id=%d", op->id);
+    if (sn_op_is_transfer(op))
+        sn_str_add(out, "  peer=%d tag=%d", op->peer, op->tag);
     if (op->kind == SN_OP_WAIT)
         sn_str_add(out, "  for id=%d (%s)", op->waits_for, op->label);
     if (sn_op_row(op->kind)->codes) {

@@ -381,6 +381,8 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
 /* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
+/* The total of what is told. */
+void sn_memory_add_up(struct sn_memory_plan *m);
 /* Bytes that leave this rank in one step, per axis, without those of EXCHANGE: routing decides. Of
  * lossless codecs what is likely. */
 void sn_job_traffic(const struct sn_job *j, int64_t bytes[SN_NAXES]);

@@ -28,10 +28,9 @@ static void memory_of(struct sn_memory_plan *out, const struct sn_job *j, const 
         return;
     sn_foreign_memory(out, j, p->software);
     if (p->machine->device.library > 0) {
-        out->total -= out->library;
         out->library =
             p->machine->device.library + communicators(j) * p->machine->device.communicator;
-        out->total += out->library;
+        sn_memory_add_up(out);
     }
 }
 
