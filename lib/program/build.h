@@ -164,8 +164,6 @@ bool sn_emit_room(struct sn_emit *e, int buf); /* make the maps long enough; fal
 /* --- one file each ---------------------------------------------------------------------------- */
 
 enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err); /* shards.c */
-/* Elements of a bucket that a shard of so many takes. */
-int64_t sn_shard_room(int64_t elements);
 enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err); /* pipeline.c */
 void sn_state_buffers(struct sn_job *j, struct sn_program *p);         /* state.c */
 void sn_lower_part(struct sn_emit *e);                                 /* lower.c */

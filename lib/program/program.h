@@ -368,6 +368,11 @@ void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The first element of a bucket's divided arrays that this rank holds. */
 int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b);
+/* Elements of a bucket that a shard of so many takes. */
+int64_t sn_shard_room(int64_t elements);
+/* All its shards are dealt: b->n is padded, and b->slice set, for so many slices of divided
+ * arrays. */
+void sn_bucket_close(struct sn_bucket *b, int slices);
 /* The shard of a bucket that begins at an element; -1. */
 int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset);
 /* Rows that a rank sends to experts in a layer and micro-batch: all that are routed, or what the

@@ -234,13 +234,18 @@ int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b)
     return b->sliced_over != SN_NGROUPS ? j->group_index[b->sliced_over] * b->slice : 0;
 }
 
+void sn_bucket_close(struct sn_bucket *b, int slices)
+{
+    int64_t unit = ALIGN * (int64_t)slices;
+    b->n = (b->n + unit - 1) / unit * unit;
+    b->slice = b->n / slices;
+}
+
 static void close_buckets(struct sn_job *j)
 {
     for (int i = 0; i < j->n_buckets; i++) {
         struct sn_bucket *b = &j->buckets[i];
-        int64_t members = b->sliced_over != SN_NGROUPS ? j->group_size[b->sliced_over] : 1;
-        b->n = (b->n + ALIGN * members - 1) / (ALIGN * members) * (ALIGN * members);
-        b->slice = b->n / members;
+        sn_bucket_close(b, b->sliced_over != SN_NGROUPS ? j->group_size[b->sliced_over] : 1);
     }
 }
 

@@ -18,7 +18,8 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->pipeline = l->virtual_stages = 1;
     l->n_split = 0;
-    l->zero = l->split_backward && l->zero > 1 ? 1 : l->zero;
+    if (l->split_backward && sn_gradients_are_temporary(sn_zero_holding(l->zero)))
+        l->zero = 1;
     out->train.global_batch = l->data * l->micro_batch;
     out->train.eval_every = 0;
     out->checkpoint.async = false;

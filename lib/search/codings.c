@@ -53,7 +53,7 @@ static bool is_sent(const struct chooser *x, enum sn_coded kind)
     case SN_CODED_DATA:
         return sn_group_size(g, 0, SN_GROUP_REPLICA) > 1;
     case SN_CODED_ZERO:
-        return sn_group_size(g, 0, SN_GROUP_REPLICA) > 1 && x->c->layout.zero > 0;
+        return sn_updates_are_slices(sn_config_holding(x->c));
     case SN_CODED_TENSOR:
         return sn_mesh_ranks(&mesh) > 1;
     case SN_CODED_PIPELINE:
@@ -79,7 +79,8 @@ static bool may(const struct chooser *x, enum sn_coded kind, const struct sn_cod
         return false;
     if (kind == SN_CODED_DATA && c->layout.compress.feedback && loses && !z->feedback)
         return false;
-    if (z->diff && (kind != SN_CODED_ZERO || !loses || c->layout.zero == 3))
+    if (z->diff &&
+        (kind != SN_CODED_ZERO || !loses || sn_weights_are_slices(sn_zero_holding(c->layout.zero))))
         return false;
     return !z->on || !sn_codec_missing(&z->codec);
 }

@@ -18,7 +18,8 @@ struct look {
     const struct sn_net *net;
     struct sn_layer_profile_prices *prices;
     struct sn_pipeline pipe;
-    int pieces, members, zero;
+    const struct sn_holding *held;
+    int pieces, members;
     const int *layers, *begin; /* [pieces]; begin: their first layers */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
     const sn_shard_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
@@ -130,9 +131,12 @@ static void fill_costs(struct look *k)
 }
 
 /* What stage s holds: its parts from the last one's last layer on. */
-static struct sn_inventory_stage stage_of(const struct look *k, int s)
+static struct sn_inventory_key stage_of(const struct look *k, int s)
 {
-    struct sn_inventory_stage g = {.apart = k->pipe.stages > 1};
+    struct sn_inventory_key g = {.apart = k->pipe.stages > 1,
+                                 .replicas = k->members,
+                                 .copies = k->net->members[SN_GROUP_EXPERT_DATA],
+                                 .held = k->held};
     unsigned char *kind = k->e->kinds;
     for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
         struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
@@ -150,13 +154,8 @@ static struct sn_inventory_stage stage_of(const struct look *k, int s)
 static enum sn_status stage_cost(struct look *k, int s, struct sn_inventory_cost *out,
                                  struct sn_err *err)
 {
-    const struct sn_coding *z = k->l->compress.coding;
-    struct sn_inventory_key key = {
-        .stage = stage_of(k, s),
-        .zero = (unsigned char)k->zero,
-        .members = {k->members, k->net->members[SN_GROUP_EXPERT_DATA], z[SN_CODED_DATA].feedback,
-                    sn_coding_loses(&z[SN_CODED_ZERO]) && (k->zero == 1 || k->zero == 2)}};
-    return sn_inventory_cost(out, k->e, k->shape, k->net, &key, err);
+    struct sn_inventory_key key = stage_of(k, s);
+    return sn_inventory_cost(out, k->e, k->shape, k->net, &key, s, err);
 }
 
 /* Middle stages with as many layers are one. */
@@ -214,7 +213,8 @@ static void fill_last(struct look *k, int s, const struct sn_inventory_cost *cos
 static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
 {
     struct sn_inventory_cost cost = {0};
-    k->posts = k->zero < 2 && k->members > 1 && k->e->software->data_overlaps;
+    k->posts =
+        !sn_gradients_are_temporary(k->held) && k->members > 1 && k->e->software->data_overlaps;
     for (int i = 0; i < k->pieces; i++)
         k->extra[i] = k->stream[i] = 0;
     for (int s = 0; k->posts && s < k->pipe.stages; s++) {
@@ -256,7 +256,7 @@ static double reduced(const struct look *k, int s, const struct sn_inventory_cos
 {
     int v = k->pipe.virtual_stages, p = k->pipe.stages;
     double sum = cost->all;
-    if (k->zero >= 2 || k->members == 1)
+    if (sn_gradients_are_temporary(k->held) || k->members == 1)
         return k->end[s];
     if (!k->e->software->data_overlaps)
         return k->end[s] + sum;
@@ -407,7 +407,7 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
                        "layout: %d pieces of %d layers; at most one each would work", k->pieces,
                        e->config.model.layers);
     k->members = l->data * l->context;
-    k->zero = k->members > 1 ? l->zero : 0;
+    k->held = sn_config_holding(&e->config);
     k->forward = e->room;
     k->backward = k->forward + k->pieces;
     k->weight = k->backward + k->pieces;
@@ -420,6 +420,10 @@ static enum sn_status look_init(struct look *k, struct sn_estimator *e,
     k->layers = l->split;
     if (!l->n_split)
         SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
+    if (k->pieces <= SN_SPLIT_MAX) { /* stages are dealt out alike */
+        e->config.layout.n_split = k->pieces;
+        memcpy(e->config.layout.split, k->layers, (size_t)k->pieces * sizeof(*k->layers));
+    }
     k->begin = e->begin;
     for (int i = 0, at = 0; i < k->pieces; at += k->layers[i++])
         e->begin[i] = at;

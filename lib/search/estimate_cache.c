@@ -92,7 +92,17 @@ static bool same_hops(const struct sn_net *a, const struct sn_net *b)
            memcmp(a->hop, b->hop, (size_t)a->hop_ways * sizeof(a->hop[0])) == 0;
 }
 
-/* Buckets of ZeRO 2 and 3, in their real size and with their codecs. */
+/* A bucket that a profile gathers or reduces, in its real size. */
+static struct sn_bucket bucket_of(const struct sn_estimator *e,
+                                  const struct sn_layer_profile_comm *c, const struct sn_net *net)
+{
+    struct sn_bucket b = {.replicas = c->group, .grad_type = SN_F32, .n = c->raw};
+    b.held = *sn_config_holding(&e->config);
+    sn_bucket_close(&b, sn_updates_are_slices(&b.held) ? net->members[c->group] : 1);
+    return b;
+}
+
+/* With its codec; false: it has none. */
 static bool price_coded(struct sn_estimator *e, struct sn_layer_profile_entry *x,
                         const struct sn_net *net, int i)
 {
@@ -102,13 +112,11 @@ static bool price_coded(struct sn_estimator *e, struct sn_layer_profile_entry *x
     if (!c->raw || !z[gathers ? SN_CODED_ZERO : SN_CODED_DATA].on)
         return false;
     struct sn_coded_reduction r;
-    struct sn_bucket like = {.replicas = c->group, .grad_type = SN_F32}; /* which they all are */
-    struct sn_inventory_size size =
-        sn_inventory_size(c->raw, x->shape->key.zero, net->members[c->group]);
+    struct sn_bucket b = bucket_of(e, c, net);
     if (gathers)
-        sn_coded_gather(&r, e, net, c->group, &size, false);
+        sn_coded_gather(&r, e, net, &b, false);
     else
-        sn_coded_reduce(&r, e, net, &like, &size);
+        sn_coded_reduce(&r, e, net, &b);
     x->prices.before[i] = r.encode;
     x->prices.comm[i] = r.exchange + r.gather;
     x->prices.behind[i] = r.between + r.decode;
@@ -125,7 +133,7 @@ static void price_one(struct sn_estimator *e, struct sn_layer_profile_entry *x,
     if (net->members[c->group] == 1 || price_coded(e, x, net, i))
         return;
     if (c->raw)
-        n = sn_inventory_size(c->raw, x->shape->key.zero, net->members[c->group]).slice;
+        n = bucket_of(e, c, net).slice;
     p->comm[i] = sn_net_price(e, net, c->kind, n, c->dtype, c->group);
     if (c->sized)
         p->comm[i] += sn_net_price(e, net, c->kind, SN_PRICE_LENGTH, SN_U8, c->group);
@@ -134,7 +142,7 @@ static void price_one(struct sn_estimator *e, struct sn_layer_profile_entry *x,
 static bool same_coding(const struct sn_coding *a, const struct sn_coding *b)
 {
     return a->on == b->on && a->diff == b->diff && a->feedback == b->feedback &&
-           (!a->on || sn_codec_same(&a->codec, &b->codec));
+           a->rank == b->rank && (!a->on || sn_codec_same(&a->codec, &b->codec));
 }
 
 static void price(struct sn_estimator *e, struct sn_layer_profile_entry *x,
@@ -185,44 +193,35 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
     return sn_price_op(&e->pricer, &e->job->train, &op);
 }
 
-static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimator *e,
-                          const struct sn_layer_profile *s)
+static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimator *e)
 {
-    x->cost = (struct sn_inventory_cost){0};
+    x->cost = (struct sn_inventory_cost){.state = x->inventory.state};
     for (int i = 0; i < x->inventory.n; i++) {
         const struct sn_inventory_class *c = &x->inventory.cls[i];
-        int members = sn_inventory_members_of(&s->bucket[c->kind], &x->key.members);
-        struct sn_inventory_size size = sn_inventory_size(c->raw, x->key.zero, members);
-        if (!s->bucket[c->kind].trains)
+        const struct sn_bucket *b = &c->like;
+        if (!b->trains)
             continue;
-        bool gathered = x->key.members.masters && members > 1;
-        bool wide = s->bucket[c->kind].grad_type != SN_F32; /* copies in fp32, a tile at a time */
+        bool wide = b->grad_type != SN_F32; /* copies in fp32, a tile at a time */
         int64_t tile = e->config.layout.optimizer_tile;
-        tile = tile > 0 && tile < size.slice ? tile : size.slice;
-        for (int64_t at = 0; at < size.slice; at += tile) {
-            int64_t n = size.slice - at < tile ? size.slice - at : tile;
-            double copy = wide ? update_op(e, e->widen, n, gathered) : 0;
-            x->cost.sq_norm += c->count * (copy + update_op(e, e->sq_norm, n, gathered));
-            x->cost.update += c->count * (copy + update_op(e, e->update, n, gathered));
+        tile = tile > 0 && tile < b->slice ? tile : b->slice;
+        for (int64_t at = 0; at < b->slice; at += tile) {
+            int64_t n = b->slice - at < tile ? b->slice - at : tile;
+            double copy = wide ? update_op(e, e->widen, n, c->decoded) : 0;
+            x->cost.sq_norm += c->count * (copy + update_op(e, e->sq_norm, n, c->decoded));
+            x->cost.update += c->count * (copy + update_op(e, e->update, n, c->decoded));
         }
         if (wide && sn_round_up(tile * 4, 64) > x->cost.wide)
             x->cost.wide = sn_round_up(tile * 4, 64);
     }
-    struct sn_inventory_bytes b = sn_inventory_bytes(&x->inventory, s, e->config.train.precision,
-                                                     x->key.zero, &x->key.members);
-    x->cost.state =
-        sn_round_up(b.params, 4096) + sn_round_up(b.grads, 4096) + sn_round_up(b.optimizer, 4096);
 }
 
-/* Reductions of ZeRO 2 and 3 are part of the backward chunks, and no gathers follow in ZeRO 3. */
-static double reduction(struct sn_estimator *e, const struct sn_inventory_entry *x,
-                        const struct sn_net *net, const struct sn_bucket *b, int64_t raw)
+/* Of gradients that wait for the end of the step: the others' are part of the backward chunks. */
+static double reduction(struct sn_estimator *e, const struct sn_net *net, const struct sn_bucket *b)
 {
-    int zero = x->key.zero, members = sn_inventory_members_of(b, &x->key.members);
-    if (members == 1 || zero >= 2)
+    if (net->members[b->replicas] == 1 || sn_gradients_are_temporary(&b->held))
         return 0;
-    return sn_net_price(e, net, zero ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
-                        sn_inventory_size(raw, zero, members).slice, b->grad_type, b->replicas);
+    return sn_net_price(e, net, sn_updates_are_slices(&b->held) ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
+                        b->slice, b->grad_type, b->replicas);
 }
 
 static void post_reductions(struct sn_inventory_entry *x, int cls, double seconds)
@@ -240,64 +239,52 @@ static void post_reductions(struct sn_inventory_entry *x, int cls, double second
 
 /* Seconds on the network; with a codec all of it is remembered. */
 static double reduce_class(struct sn_inventory_entry *x, struct sn_estimator *e,
-                           const struct sn_layer_profile *s, const struct sn_net *net, int i)
+                           const struct sn_net *net, int i)
 {
-    const struct sn_inventory_class *c = &x->inventory.cls[i];
-    const struct sn_bucket *b = &s->bucket[c->kind];
-    double plain = reduction(e, x, net, b, c->raw);
+    const struct sn_bucket *b = &x->inventory.cls[i].like;
+    double plain = reduction(e, net, b);
     if (!x->coded || plain <= 0)
         return plain;
-    int members = sn_inventory_members_of(b, &x->key.members);
-    struct sn_inventory_size size = sn_inventory_size(c->raw, x->key.zero, members);
-    sn_coded_reduce(&x->coded[i], e, net, b, &size);
+    sn_coded_reduce(&x->coded[i], e, net, b);
     return x->coded[i].exchange + x->coded[i].gather;
 }
 
 static void gather_class(struct sn_inventory_entry *x, struct sn_estimator *e,
-                         const struct sn_layer_profile *s, const struct sn_net *net, int i)
+                         const struct sn_net *net, int i)
 {
     const struct sn_inventory_class *c = &x->inventory.cls[i];
-    const struct sn_bucket *b = &s->bucket[c->kind];
-    int members = sn_inventory_members_of(b, &x->key.members),
-        zero = sn_inventory_zero(b, x->key.zero);
-    struct sn_inventory_size size = sn_inventory_size(c->raw, zero, members);
-    if (members == 1 || (zero != 1 && zero != 2))
+    const struct sn_bucket *b = &c->like;
+    if (net->members[b->replicas] == 1 || !sn_updates_are_gathered(&b->held))
         return;
     if (!x->zero.on) {
-        x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, size.slice,
+        x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, b->slice,
                                                   e->config.train.precision, b->replicas);
         return;
     }
     struct sn_coded_reduction r;
-    sn_coded_gather(&r, e, net, b->replicas, &size, true);
+    sn_coded_gather(&r, e, net, b, true);
     x->cost.gather += c->count * r.gather;
     x->cost.coded += c->count * (r.encode + r.decode);
 }
 
 static void price_network(struct sn_inventory_entry *x, struct sn_estimator *e,
-                          const struct sn_layer_profile *s, const struct sn_net *net)
+                          const struct sn_net *net)
 {
     x->cost.gather = x->cost.shared = x->cost.all = x->cost.coded = 0;
     x->net = net;
     memset(x->reduce, 0, (size_t)x->inventory.units * sizeof(*x->reduce));
     for (int i = 0; i < x->inventory.n; i++) {
         const struct sn_inventory_class *c = &x->inventory.cls[i];
-        const struct sn_bucket *b = &s->bucket[c->kind];
-        int members = sn_inventory_members_of(b, &x->key.members),
-            zero = sn_inventory_zero(b, x->key.zero);
-        int64_t slice = sn_inventory_size(c->raw, zero, members).slice;
+        const struct sn_bucket *b = &c->like;
         if (!b->trains && !b->counts)
             continue;
-        if (b->sum != SN_NGROUPS && b->sum != SN_GROUP_TIED && net->members[b->sum] > 1)
+        if (b->sum != SN_NGROUPS && net->members[b->sum] > 1)
             x->cost.shared +=
-                c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, b->grad_type, b->sum);
+                c->count * sn_net_price(e, net, SN_ALL_REDUCE, b->slice, b->grad_type, b->sum);
         if (b->counts)
             continue;
-        gather_class(x, e, s, net, i);
-        if (c->tied && net->members[SN_GROUP_TIED] > 1)
-            x->cost.shared +=
-                c->count * sn_net_price(e, net, SN_ALL_REDUCE, slice, SN_F32, SN_GROUP_TIED);
-        post_reductions(x, i, reduce_class(x, e, s, net, i));
+        gather_class(x, e, net, i);
+        post_reductions(x, i, reduce_class(x, e, net, i));
     }
 }
 
@@ -313,33 +300,57 @@ static bool same_weights(const int a[SN_NGRID_AXES], const int b[SN_NGRID_AXES])
 static bool same_stock(const struct sn_inventory_entry *x, const struct sn_estimator *e,
                        const struct sn_layer_profile_key *s, const struct sn_inventory_key *key)
 {
-    const struct sn_inventory_stage *a = &x->key.stage, *b = &key->stage;
+    const struct sn_inventory_key *k = &x->key;
     const struct sn_coding *z = e->config.layout.compress.coding;
     return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
            same_weights(x->size, s->size) && x->sequence_parallel == s->sequence_parallel &&
-           x->expert == s->expert && x->slices == s->slices && a->x.layers == b->x.layers &&
-           a->x.experts == b->x.experts && x->key.members.replicas == key->members.replicas &&
-           x->key.members.copies == key->members.copies && a->x.first == b->x.first &&
-           a->x.last == b->x.last && a->apart == b->apart && x->key.zero == key->zero &&
-           (!a->kinds || memcmp(a->kinds, b->kinds, (size_t)a->x.layers) == 0);
+           x->expert == s->expert && x->slices == s->slices && k->x.layers == key->x.layers &&
+           k->x.experts == key->x.experts && k->replicas == key->replicas &&
+           k->copies == key->copies && k->x.first == key->x.first && k->x.last == key->x.last &&
+           k->apart == key->apart && k->held == key->held &&
+           (!k->kinds || memcmp(k->kinds, key->kinds, (size_t)k->x.layers) == 0);
 }
 
 static enum sn_status keep_kinds(struct sn_inventory_entry *x, struct sn_err *err)
 {
-    size_t layers = (size_t)x->key.stage.x.layers;
+    size_t layers = (size_t)x->key.x.layers;
     x->kinds = sn_alloc_n(layers, sizeof(*x->kinds));
     if (!x->kinds)
         return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
-    memcpy(x->kinds, x->key.stage.kinds, layers);
-    x->key.stage.kinds = x->kinds;
+    memcpy(x->kinds, x->key.kinds, layers);
+    x->key.kinds = x->kinds;
     return SN_OK;
+}
+
+void sn_inventory_entry_destroy(struct sn_inventory_entry *x)
+{
+    sn_inventory_fini(&x->inventory);
+    sn_free(x->kinds);
+    sn_free(x->reduce);
+    sn_free(x->coded);
+    sn_free(x);
+}
+
+/* What the compiler deals out to a rank of a stage. */
+static enum sn_status deal(struct sn_inventory *out, const struct sn_estimator *e, int stage,
+                           const struct sn_layer_profile *s, struct sn_err *err)
+{
+    struct sn_job_env env = {.config = &e->config, .model = e->whole};
+    struct sn_job *j = NULL;
+    struct sn_grid grid;
+    SN_TRY(sn_job_grid(&grid, &e->config, err));
+    env.rank = sn_grid_rank(&grid, (int[SN_NGRID_AXES]){[SN_AXIS_PIPELINE] = stage});
+    SN_TRY(sn_job_create_shards(&j, &env, err));
+    enum sn_status st = sn_inventory_read(out, j, s, err);
+    sn_job_destroy(j);
+    return st;
 }
 
 static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_estimator *e,
                                    const struct sn_layer_profile *s,
-                                   const struct sn_inventory_key *key, struct sn_err *err)
+                                   const struct sn_inventory_key *key, int stage,
+                                   struct sn_err *err)
 {
-    struct sn_inventory_stage stage = key->stage;
     struct sn_inventory_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
@@ -350,10 +361,8 @@ static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_es
     memcpy(made->size, s->key.size, sizeof(made->size));
     made->data = e->config.layout.compress.coding[SN_CODED_DATA];
     made->zero = e->config.layout.compress.coding[SN_CODED_ZERO];
-    stage.x.layers /= e->config.model.share_layers;
-    enum sn_status st =
-        sn_inventory_deal(&made->inventory, s, e->config.layout.bucket, &stage, err);
-    if (st == SN_OK && stage.kinds)
+    enum sn_status st = deal(&made->inventory, e, stage, s, err);
+    if (st == SN_OK && key->kinds)
         st = keep_kinds(made, err);
     if (st == SN_OK) {
         made->reduce = sn_alloc_n((size_t)made->inventory.units, sizeof(*made->reduce));
@@ -363,48 +372,39 @@ static enum sn_status stock_create(struct sn_inventory_entry **out, struct sn_es
             st = sn_fail(err, SN_ENOMEM, "search: no memory for buckets");
     }
     if (st != SN_OK) {
-        sn_inventory_fini(&made->inventory);
-        sn_free(made->kinds);
-        sn_free(made->reduce);
-        sn_free(made->coded);
-        sn_free(made);
+        sn_inventory_entry_destroy(made);
         return st;
     }
-    price_kernels(made, e, s);
+    price_kernels(made, e);
     made->cost.reduce = (const sn_shard_seconds *)made->reduce;
     *out = made;
     return SN_OK;
 }
 
-static enum sn_status stock_entry(struct sn_inventory_entry **out, struct sn_estimator *e,
-                                  const struct sn_layer_profile *s,
-                                  const struct sn_inventory_key *key, struct sn_err *err)
+static unsigned stock_row(const struct sn_layer_profile_key *s, const struct sn_inventory_key *key)
 {
-    const struct sn_inventory_stage *g = &key->stage;
-    unsigned hash = (unsigned)g->x.layers * 131u + (unsigned)key->members.replicas * 7919u +
-                    (unsigned)s->key.size[SN_AXIS_TENSOR] * 65599u + s->key.sequence_parallel +
-                    2u * g->x.first + 4u * g->x.last + 8u * g->apart + 16u * key->zero +
-                    (unsigned)s->key.expert * 31u + (unsigned)g->x.experts * 1009u;
-    struct sn_inventory_entry **row = &e->inventory[hash % SN_CACHE_ROWS];
-    for (struct sn_inventory_entry *x = *row; x; x = x->next)
-        if (same_stock(x, e, &s->key, key)) {
-            *out = x;
-            return SN_OK;
-        }
-    SN_TRY(stock_create(out, e, s, key, err));
-    (*out)->next = *row;
-    *row = *out;
-    return SN_OK;
+    const struct sn_extent *x = &key->x;
+    unsigned hash = (unsigned)x->layers * 131u + (unsigned)key->replicas * 7919u +
+                    (unsigned)s->size[SN_AXIS_TENSOR] * 65599u + s->sequence_parallel +
+                    2u * x->first + 4u * x->last + 8u * key->apart + (unsigned)s->expert * 31u +
+                    (unsigned)x->experts * 1009u;
+    return (hash + 16u * sn_cache_row(key->held, sizeof(*key->held))) % SN_CACHE_ROWS;
 }
 
 enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estimator *e,
                                  const struct sn_layer_profile *s, const struct sn_net *net,
-                                 const struct sn_inventory_key *key, struct sn_err *err)
+                                 const struct sn_inventory_key *key, int stage, struct sn_err *err)
 {
-    struct sn_inventory_entry *x = NULL;
-    SN_TRY(stock_entry(&x, e, s, key, err));
+    struct sn_inventory_entry **row = &e->inventory[stock_row(&s->key, key)], *x = *row;
+    while (x && !same_stock(x, e, &s->key, key))
+        x = x->next;
+    if (!x) {
+        SN_TRY(stock_create(&x, e, s, key, stage, err));
+        x->next = *row;
+        *row = x;
+    }
     if (x->net != net)
-        price_network(x, e, s, net);
+        price_network(x, e, net);
     *out = x->cost;
     return SN_OK;
 }

@@ -43,10 +43,15 @@ struct sn_kept_entry {
     struct sn_kept_entry *next;
 };
 
+/* What decides the buckets of a stage, beside how its layers are cut. */
 struct sn_inventory_key {
-    struct sn_inventory_stage stage;
-    struct sn_inventory_members members;
-    unsigned char zero;
+    struct sn_extent x; /* all of its pieces */
+    const unsigned char
+        *kinds;           /* [x.layers] enum sn_layer_place of each, from the head on; NULL: all
+                                   are of one kind */
+    bool apart;           /* first and last piece are on different stages */
+    int replicas, copies; /* of the experts' weights */
+    const struct sn_holding *held;
 };
 
 /* What the end of a step costs a stage: seconds; bytes of its state. */
@@ -91,6 +96,7 @@ struct sn_estimator {
     struct sn_config config; /* the layout is the one at hand */
     const struct sn_machine *machine;
     const struct sn_software *software;
+    struct sn_model *whole; /* stages are dealt out of it */
     struct sn_model *model; /* of one layer of each kind */
     struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
     const struct sn_op *sq_norm, *update, *widen, *decide; /* widen: of bf16 gradients */
@@ -142,20 +148,20 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
 enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_estimator *e,
                                 struct sn_layer_profile *s, const struct sn_net *net,
                                 struct sn_err *err);
+void sn_inventory_entry_destroy(struct sn_inventory_entry *x);
+/* Of stage number `stage` of the layout at hand, whose buckets `key` decides. */
 enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estimator *e,
                                  const struct sn_layer_profile *s, const struct sn_net *net,
-                                 const struct sn_inventory_key *key, struct sn_err *err);
+                                 const struct sn_inventory_key *key, int stage, struct sn_err *err);
 /* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
 void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage);
 /* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
  * transfer of n elements. */
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, const struct sn_bucket *b,
-                     const struct sn_inventory_size *size);
+                     const struct sn_net *net, const struct sn_bucket *b);
 void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q,
-                     const struct sn_inventory_size *size, bool updated);
+                     const struct sn_net *net, const struct sn_bucket *b, bool updated);
 void sn_coded_transfer(struct sn_coded_reduction *out, struct sn_estimator *e,
                        const struct sn_net *net, int64_t n);
 /* Seconds to encode and to decode n values of a type, as a gradient or a weight where the coding is

@@ -95,20 +95,19 @@ static double exchange(const struct coding *c, const struct sn_net *net, enum sn
 }
 
 void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, const struct sn_bucket *b,
-                     const struct sn_inventory_size *size)
+                     const struct sn_net *net, const struct sn_bucket *b)
 {
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_DATA];
     enum sn_group q = b->replicas;
     int members = net->members[q];
-    bool all = size->slice == size->n;
+    bool all = b->slice == b->n;
     *out = (struct sn_coded_reduction){0};
     if (z->rank > 0)
         return; /* factors: shapes decide, which nobody has here; a bound, and compiled layouts say
                  */
-    int64_t each = (size->n + members - 1) / members, block = SN_CODEC_BLOCK;
-    struct coding c = {.e = e, .z = z, .type = b->grad_type, .n = size->n, .streams = members};
-    c.share = all ? (each + block - 1) / block * block : size->slice;
+    int64_t each = (b->n + members - 1) / members, block = SN_CODEC_BLOCK;
+    struct coding c = {.e = e, .z = z, .type = b->grad_type, .n = b->n, .streams = members};
+    c.share = all ? (each + block - 1) / block * block : b->slice;
     *out = (struct sn_coded_reduction){.encode = encode(&c, false, z->feedback),
                                        .exchange = exchange(&c, net, SN_ALL_TO_ALL, q),
                                        .between = decode(&c, c.type, true, false)};
@@ -122,18 +121,17 @@ void sn_coded_reduce(struct sn_coded_reduction *out, struct sn_estimator *e,
 }
 
 void sn_coded_gather(struct sn_coded_reduction *out, struct sn_estimator *e,
-                     const struct sn_net *net, enum sn_group q,
-                     const struct sn_inventory_size *size, bool updated)
+                     const struct sn_net *net, const struct sn_bucket *b, bool updated)
 {
     const struct sn_coding *z = &e->config.layout.compress.coding[SN_CODED_ZERO];
     enum sn_dtype own = e->config.train.precision;
     bool masters = updated && sn_coding_loses(z), differs = masters && z->diff;
     struct coding c = {.e = e, .z = z, .type = masters ? SN_F32 : own, .streams = 1};
-    c.share = c.n = size->slice;
+    c.share = c.n = b->slice;
     *out = (struct sn_coded_reduction){.encode = encode(&c, differs, false),
-                                       .gather = exchange(&c, net, SN_ALL_GATHER, q)};
-    c.streams = net->members[q];
-    c.n = size->n;
+                                       .gather = exchange(&c, net, SN_ALL_GATHER, b->replicas)};
+    c.streams = net->members[b->replicas];
+    c.n = b->n;
     out->decode = decode(&c, own, false, differs);
 }
 

@@ -24,17 +24,6 @@ static const struct sn_op *find_widening(const struct sn_job *j)
     return NULL;
 }
 
-/* What the head costs in layers of the whole model. */
-static enum sn_status count_head(struct sn_estimator *e, struct sn_err *err)
-{
-    const struct sn_config *c = &e->config;
-    struct sn_model *whole = NULL;
-    SN_TRY(sn_model_create(&whole, &c->model, &c->train, err));
-    e->head_layers = sn_head_layers(whole, &c->model);
-    sn_model_destroy(whole);
-    return SN_OK;
-}
-
 /* One layer on one rank: whose update is priced in other sizes, and the settings of a pricer. */
 static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *ops, int threads,
                                   struct sn_err *err)
@@ -42,12 +31,10 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     struct sn_config *c = &e->config;
     struct sn_model_config model = c->model;
     int batch = c->train.global_batch;
-    if (e->every > 1) /* else all layers cost the same */
-        SN_TRY(count_head(e, err));
+    SN_TRY(sn_model_create(&e->whole, &c->model, &c->train, err));
+    e->head_layers = sn_head_layers(e->whole, &c->model);
     sn_layer_profile_model(&c->model);
     SN_TRY(sn_model_create(&e->model, &c->model, &c->train, err));
-    if (e->every <= 1)
-        e->head_layers = sn_head_layers(e->model, &c->model);
     c->layout = (struct sn_layout_config){.data = 1,
                                           .tensor = 1,
                                           .pipeline = 1,
@@ -128,11 +115,7 @@ void sn_estimator_destroy(struct sn_estimator *e)
         }
         for (struct sn_inventory_entry *x = e->inventory[i], *next; x; x = next) {
             next = x->next;
-            sn_inventory_fini(&x->inventory);
-            sn_free(x->kinds);
-            sn_free(x->reduce);
-            sn_free(x->coded);
-            sn_free(x);
+            sn_inventory_entry_destroy(x);
         }
         for (struct sn_slots_entry *x = e->slots[i], *next; x; x = next) {
             next = x->next;
@@ -149,6 +132,7 @@ void sn_estimator_destroy(struct sn_estimator *e)
     sn_kept_models_fini(&e->models);
     sn_job_destroy(e->job);
     sn_model_destroy(e->model);
+    sn_model_destroy(e->whole);
     sn_free(e);
 }
 

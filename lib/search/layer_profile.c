@@ -14,7 +14,6 @@
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
-    bool replicas = (int64_t)l->data * l->context > 1;
     struct sn_layer_profile_key k;
     memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
     sn_axes_sizes(k.size, l);
@@ -26,7 +25,8 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     k.slices = sn_config_fold(c) > 1 ? sn_config_slices(c) : 0;
     k.recompute = (unsigned char)l->recompute;
     k.split = l->split_backward || sn_schedule_traits(l->schedule)->delays_weights;
-    k.zero = (unsigned char)(replicas && l->zero >= 2 ? l->zero : 0);
+    if (sn_gradients_are_temporary(sn_config_holding(c)))
+        k.zero = (unsigned char)l->zero;
     if (l->tensor > 1)
         k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
     if (sn_config_expert_members(c) > 1)
@@ -83,7 +83,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     l->virtual_stages = 1;
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->n_split = l->n_axis_order = 0;
-    l->bucket = k->zero ? l->bucket : 1;
+    l->bucket = sn_gradients_are_temporary(sn_config_holding(out)) ? l->bucket : 1;
     l->optimizer_tile = 0;
     l->expert_node = 0;
     struct sn_coding *coding = out->layout.compress.coding;
@@ -108,8 +108,7 @@ struct reader {
     bool failed;
 };
 
-/* A layer of the model that is compiled. */
-static enum sn_layer_place place_of_layer(const struct sn_model_config *m, int layer)
+enum sn_layer_place sn_layer_profile_place(const struct sn_model_config *m, int layer)
 {
     return layer < 0                        ? SN_PLACE_EMBED
            : layer >= m->layers             ? SN_PLACE_HEAD
@@ -119,7 +118,7 @@ static enum sn_layer_place place_of_layer(const struct sn_model_config *m, int l
 
 static enum sn_layer_place place_of(const struct reader *r, const struct sn_op *op)
 {
-    return place_of_layer(&r->j->config->model, op->layer);
+    return sn_layer_profile_place(&r->j->config->model, op->layer);
 }
 
 static int pass_of(enum sn_chunk_kind k)
@@ -146,7 +145,7 @@ int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket)
     int64_t n = 0;
     for (int q = 0; q < j->n_shards; q++)
         if (j->shards[q].bucket == bucket)
-            n += (j->shards[q].rows * j->shards[q].cols + 31) / 32 * 32;
+            n += sn_shard_room(j->shards[q].rows * j->shards[q].cols);
     return n;
 }
 
@@ -177,7 +176,7 @@ static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass
 {
     int layer = r->j->buckets[r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket].layer,
         comm = comm_of(r, op);
-    enum sn_layer_place at = place_of_layer(&r->j->config->model, layer);
+    enum sn_layer_place at = sn_layer_profile_place(&r->j->config->model, layer);
     if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
         at = SN_PLACE_HEAD;
     int *n = &r->s->n_gathers[pass][at];
@@ -323,29 +322,16 @@ static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *
     *tied = false;
     for (int i = 0; i < m->n_nodes; i++) {
         seen_block = seen_block || m->nodes[i].layer >= 0;
-        enum sn_layer_place here = m->nodes[i].layer >= 0
-                                       ? place_of_layer(&j->config->model, m->nodes[i].layer)
-                                   : seen_block ? SN_PLACE_HEAD
-                                                : SN_PLACE_EMBED;
+        enum sn_layer_place here =
+            m->nodes[i].layer >= 0 ? sn_layer_profile_place(&j->config->model, m->nodes[i].layer)
+            : seen_block           ? SN_PLACE_HEAD
+                                   : SN_PLACE_EMBED;
         if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
             continue;
         *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
         at = at == SN_NPLACES ? here : at;
     }
     return at;
-}
-
-static int kind_of(struct sn_layer_profile *s, const struct sn_bucket *b)
-{
-    for (int k = 0; k < s->n_kinds; k++) {
-        const struct sn_bucket *o = &s->bucket[k];
-        if (o->trains == b->trains && o->decay == b->decay && o->copies == b->copies &&
-            o->sum == b->sum && o->replicas == b->replicas && o->counts == b->counts &&
-            o->is_bias == b->is_bias && o->grad_type == b->grad_type)
-            return k;
-    }
-    s->bucket[s->n_kinds] = *b;
-    return s->n_kinds++;
 }
 
 static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job *j,
@@ -357,8 +343,6 @@ static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job
     for (int q = 0; q < j->n_shards; q++) {
         struct sn_layer_profile_shard *part = &s->part[s->n_parts++];
         part->place = param_place(j, j->shards[q].param, &part->tied);
-        part->kind = kind_of(s, &j->buckets[j->shards[q].bucket]);
-        part->elements = (j->shards[q].rows * j->shards[q].cols + 31) / 32 * 32;
     }
     return SN_OK;
 }
@@ -405,6 +389,7 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
         s->key = *key;
         s->every = env->config->model.experts.count > 0 ? env->config->model.experts.every : 0;
         sn_layer_profile_config(c, env->config, key);
+        s->reduces = sn_gradients_are_temporary(sn_config_holding(c));
         struct sn_job_env job = {
             .config = c, .model = env->model, .ops = env->ops, .threads = env->threads};
         st = sn_job_create_text(&j, &job, err);

@@ -61,12 +61,10 @@ struct sn_segment {
 
 enum { SN_SHAPE_COMMS = 96, SN_SHAPE_POSTS = 128, SN_SHAPE_SHARDS = 32 };
 
-/* A part of a parameter as it is dealt to buckets (lib/program/shards.c), in that order. */
+/* A part of a parameter (lib/program/shards.c), in the order in which backward finishes them. */
 struct sn_layer_profile_shard {
     enum sn_layer_place place;
-    int kind;         /* parts of one kind may share a bucket: index of sn_shape.bucket */
-    int64_t elements; /* aligned */
-    bool tied;        /* also the head's: where the ends are apart, of both */
+    bool tied; /* also the head's: where the ends are apart, of both */
 };
 
 struct sn_layer_profile {
@@ -79,9 +77,9 @@ struct sn_layer_profile {
     /* ZeRO 3: what is gathered on entering a layer or an end; comm[gather[..][i]] */
     int gather[SN_NPASSES][SN_NPLACES][16], n_gathers[SN_NPASSES][SN_NPLACES];
     struct sn_layer_profile_shard part[SN_SHAPE_SHARDS];
-    struct sn_bucket bucket[SN_SHAPE_SHARDS]; /* of kind k: trains, decay, copies, sum */
-    int n_parts, n_kinds;
-    int every; /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
+    int n_parts;
+    bool reduces; /* gradients, in its chunks (sn_gradients_are_temporary) */
+    int every;    /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
     int64_t lean[SN_NPASSES]
                 [SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
@@ -108,6 +106,8 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
                                        const struct sn_layer_profile_env *env,
                                        const struct sn_layer_profile_key *key, struct sn_err *err);
 void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
+/* The place of a layer of a model; of its ends those of layer -1 and of the one behind the last. */
+enum sn_layer_place sn_layer_profile_place(const struct sn_model_config *m, int layer);
 /* Elements of a bucket before it was padded to its members. */
 int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket);
 

@@ -201,7 +201,7 @@ double sn_layer_profile_chunk(const struct sn_layer_profile *s,
                               const struct sn_extent *x, double *after)
 {
     *after = 0;
-    if (s->key.zero)
+    if (s->reduces)
         return under_way(s, p, pass, x, after);
     const double *alone = p->alone[pass];
     return (x->layers - x->experts) * alone[SN_PLACE_BLOCK] + x->experts * alone[SN_PLACE_EXPERTS] +

@@ -124,6 +124,16 @@ static void draw_gradients(struct sn_config *c, unsigned *r)
     c->layout.optimizer_tile = draw(r, 2) ? 65536 << draw(r, 3) : 0;
 }
 
+/* Weights that layers share, which one stage must hold. A profile gathers and reduces them in each
+ * layer: with ZeRO 2 and 3 that is more than a step does, and no bound. */
+static void draw_shared(struct sn_config *c, unsigned *r)
+{
+    c->model.share_layers = 2 << draw(r, 3);
+    c->layout.pipeline = c->layout.virtual_stages = 1;
+    c->layout.schedule = SN_1F1B;
+    c->layout.zero %= 2;
+}
+
 /* Codecs for some kinds of messages. */
 static void draw_codecs(struct sn_config *c, unsigned *r)
 {
@@ -239,7 +249,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
 }
 
 /* What is drawn beside the layout. */
-enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4 };
+enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8 };
 
 static void estimates_are_bounds(unsigned with)
 {
@@ -259,11 +269,14 @@ static void estimates_are_bounds(unsigned with)
             draw_codecs(&c, &seed);
         if (with & GRADIENTS)
             draw_gradients(&c, &seed);
+        if (with & SHARED)
+            draw_shared(&c, &seed);
         compare(&s, &c, &m, &soft);
     }
-    tap_ok(s.above == 0, "%d layouts%s%s%s: no estimate of the step is above it (%d are; %s)",
+    tap_ok(s.above == 0, "%d layouts%s%s%s%s: no estimate of the step is above it (%d are; %s)",
            s.layouts, with & EXPERTS ? " of experts" : "", with & CODECS ? ", with codecs" : "",
-           with & GRADIENTS ? ", gradients in bf16, updates by tiles" : "", s.above, s.first);
+           with & GRADIENTS ? ", gradients in bf16, updates by tiles" : "",
+           with & SHARED ? ", weights of several layers" : "", s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
@@ -275,8 +288,13 @@ static void estimates_are_bounds(unsigned with)
 
 int main(void)
 {
-    static const unsigned with[] = {
-        0, EXPERTS, CODECS, EXPERTS | CODECS, GRADIENTS, EXPERTS | CODECS | GRADIENTS};
+    static const unsigned with[] = {0,
+                                    EXPERTS,
+                                    CODECS,
+                                    EXPERTS | CODECS,
+                                    GRADIENTS,
+                                    EXPERTS | CODECS | GRADIENTS,
+                                    GRADIENTS | SHARED};
     for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++)
         estimates_are_bounds(with[i]);
     return tap_done();
