@@ -93,6 +93,14 @@ is "and finds no layout that takes none of them" "$(printf '%s\n' "$out" | grep 
 run "$plan" "$tmp/half-best.yaml" --json
 is "what it writes is a run" "$rc" 0
 like "with them" "$(cat "$tmp/half-best.yaml")" 'optimizer_tile: 4194304'
+file '{schedule: 1f1b, compress: {data: powersgd-4, feedback: true}}' 'preset: dgx-a100-80'
+run "$plan" search "$tmp/run.yaml" --gpus 16 --top 3 --write "$tmp/factors.yaml"
+is "layouts are ranked with gradients as factors" "$(printf '%s\n' "$out" | grep -cE '^ +[1-3] .*zero [01], data powersgd-4')" 3
+run "$plan" "$tmp/factors.yaml"
+like "and the best one is a run" "$rc $out" 'codecs: data powersgd-4 with feedback'
+file '{schedule: 1f1b, compress: {data: int8/int4-hadamard, zero: int8, tensor: fp8, node: 8}}' 'preset: dgx-a100-80'
+run "$plan" search "$tmp/run.yaml" --gpus 16 --top 3
+is "and with codecs that are named" "$(printf '%s\n' "$out" | grep -cE '^ +[1-3] .*data int8/int4-hadamard')" 3
 sed 's/^run: {/&backend: cuda, /; /^machine:/d' "$tmp/run.yaml" >"$tmp/nowhere.yaml"
 run "$plan" search "$tmp/nowhere.yaml" --gpus 8
 is "GPUs that nobody describes: exit 2" "$rc" 2
@@ -117,6 +125,9 @@ like "which fits" "$out" '^fits'
 experts '{expert: 4, schedule: 1f1b, recompute: full, micro_batch: 1}'
 run "$plan" search "$tmp/experts.yaml" --gpus 64 --top 3
 is "layout.expert, named, stands" "$(printf '%s\n' "$out" | grep -c 'experts over 4')" 3
+experts '{schedule: 1f1b, recompute: full, micro_batch: 1, expert_chunks: 4}'
+run "$plan" search "$tmp/experts.yaml" --gpus 64 --top 2
+is "so does layout.expert_chunks" "$(printf '%s\n' "$out" | grep -cE '^ +[12] .*experts over [0-9]+ in 4 chunks')" 2
 run "$plan" "$tmp/best.yaml" --activations
 is "--activations knows experts" "$rc" 0
 like "as the arena has them" "$out" 'ffn\.experts\.back +32 .*given by a collective'
