@@ -31,12 +31,12 @@ enum sn_status sn_map_arrange(int *process_of, struct sn_arrangement *out, struc
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
     struct sn_job_env env = {
         .config = c, .model = model, .ops = sn_ops_cpu(), .threads = sn_threads(c, p->per_node)};
-    struct sn_job *parts = NULL;
+    struct sn_job *shards = NULL;
     struct sn_stages stages = {0};
-    enum sn_status st = sn_job_create_shards(&parts, &env, err);
+    enum sn_status st = sn_job_create_shards(&shards, &env, err);
     if (st == SN_OK) {
-        *grid = parts->grid;
-        sn_job_destroy(parts);
+        *grid = shards->grid;
+        sn_job_destroy(shards);
     }
     if (st == SN_OK && p->tree.levels == 0)
         st = keep_order(process_of, out, p->n);

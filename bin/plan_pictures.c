@@ -83,7 +83,7 @@ enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_
                                  .memory = memory,
                                  .limit = limit,
                                  .micros = s->job[0]->train.micros,
-                                 .parts = s->job[0]->train.parts,
+                                 .vstages = s->job[0]->train.vstages,
                                  .mfu = plan->mfu,
                                  .mfu_note = sn_software_mfu_note(p->software, p->machine)};
     if (st == SN_OK)

@@ -318,8 +318,8 @@ static void operations_text(struct sn_str *out, const struct sn_pricer *price,
                p->name, price->machine->name);
     sn_str_add(out, "%-14s %-5s %10s %10s %10s %6s %14s %10s %10s  %s\n", "operation", "type", "m",
                "n", "k", "runs", "bytes", "flops", "seconds", "label");
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++) {
             const struct sn_op *op = &p->ops[i];
             struct sn_measured key;
             if (op->kind >= SN_NKERNELS)

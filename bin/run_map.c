@@ -131,7 +131,7 @@ static int turn_of(struct view *v, int hosts, int ranks)
 }
 
 /* Process numbers to hosts, in turns. */
-static void deal(int *host_of, int *count, int hosts, int turn)
+static void assign(int *host_of, int *count, int hosts, int turn)
 {
     for (int p = 0, more = 1; more;) {
         more = 0;
@@ -206,7 +206,7 @@ static enum sn_status predict(struct view *v, int ranks, struct sn_err *err)
                      ranks, hosts);
     else {
         share_out(count, a, hosts, ranks);
-        deal(count + hosts, count, hosts, turn_of(v, hosts, ranks));
+        assign(count + hosts, count, hosts, turn_of(v, hosts, ranks));
     }
     for (int i = 0; st == SN_OK && i < ranks; i++)
         st = put(v, i, a->host.n > 0 ? sn_hostlist_name(&a->host, count[hosts + i]) : own, err);

@@ -270,8 +270,8 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
 }
 
 /* What is asked for of the compiled stages. */
-static enum sn_status tell(const struct sn_job_env *env, const struct line *l, bool *good,
-                           struct sn_err *err)
+static enum sn_status report_all(const struct sn_job_env *env, const struct line *l, bool *good,
+                                 struct sn_err *err)
 {
     struct sn_stages stages;
     struct costs costs = {0};
@@ -319,7 +319,7 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
                              .threads = sn_threads(c, sn_config_ranks(c))};
     if (!l->is_searched)
         sn_planned_say(&plugin);
-    enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : tell(&env, l, good, err);
+    enum sn_status st = l->explain >= 0 ? explain(&env, l, err) : report_all(&env, l, good, err);
     if (st == SN_OK && l->explain < 0 && !l->activations)
         st = look(c, l, err);
     sn_accelerator_close(&plugin);

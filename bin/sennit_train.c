@@ -234,7 +234,7 @@ static enum sn_status begin(struct line *l, struct sn_config *c, struct sn_comm 
                             struct sn_err *err)
 {
     struct sn_err lost = {0};
-    enum sn_status all = sn_train_map_meet(comm, c, &lost);
+    enum sn_status all = sn_train_map_handshake(comm, c, &lost);
     if (l->generate.text) { /* one rank, which only reads */
         *err = lost;
         return all;

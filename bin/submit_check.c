@@ -75,7 +75,7 @@ static void look_at_time(struct sn_submit_findings *f, const struct sn_batch *b,
                    c->path, jobs, b->site->name, jobs < 1000 ? jobs : 1000);
 }
 
-static void tell_of_site(struct sn_submit_findings *f, const struct sn_batch *b)
+static void describe_site(struct sn_submit_findings *f, const struct sn_batch *b)
 {
     const struct sn_slurm_config *l = &b->config->slurm;
     int nodes = b->nodes + l->spares;
@@ -99,7 +99,7 @@ enum sn_status sn_submit_look(struct sn_submit_findings *out, const struct sn_ba
     SN_TRY(look_at_inputs(out, &done, b->config, err));
     look_at_memory(out, p, b->config);
     look_at_time(out, b, p, done);
-    tell_of_site(out, b);
+    describe_site(out, b);
     if (out->good.failed || out->doubtful.failed || out->bad.failed)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to look at the job", b->config->path);
     return SN_OK;

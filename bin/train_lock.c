@@ -31,7 +31,8 @@ static bool is_asked(void *self)
     return sn_signals_wanted(self) != 0;
 }
 
-/* In the time of SN_RUNLOCK_BEAT. Without a thread, another host may take the record for stale. */
+/* In the time of SN_RUNLOCK_HEARTBEAT. Without a thread, another host may take the record for
+ * stale. */
 static void keep_up(struct sn_train_lock *l)
 {
     pthread_condattr_t attr;

@@ -49,7 +49,7 @@ static void warn(struct sn_str *warnings)
     }
 }
 
-static void tell(const struct sn_map *map, double seconds)
+static void report_all(const struct sn_map *map, double seconds)
 {
     const struct sn_tree *t = &map->places->tree;
     const struct sn_arrangement *a = map->arrangement;
@@ -86,7 +86,7 @@ static enum sn_status decide(struct sn_train_map *m, int *process_of, struct sn_
     sn_map_json(&m->json, &map);
     if (m->json.failed)
         return sn_fail(err, SN_ENOMEM, "map: no memory for map.json");
-    tell(&map, sn_clock() - began);
+    report_all(&map, sn_clock() - began);
     return SN_OK;
 }
 
@@ -142,11 +142,11 @@ static void set_patience(struct sn_comm *comm, const struct sn_config *c, int mo
     sn_comm_set_watch(comm, NULL, c->run.hang_timeout < most ? c->run.hang_timeout : most);
 }
 
-enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c,
-                                 struct sn_err *err)
+enum sn_status sn_train_map_handshake(struct sn_comm *comm, const struct sn_config *c,
+                                      struct sn_err *err)
 {
     set_patience(comm, c, ANSWER);
-    enum sn_status st = sn_comm_meet(comm, err);
+    enum sn_status st = sn_comm_handshake(comm, err);
     set_patience(comm, c, c->run.hang_timeout);
     return st;
 }

@@ -21,8 +21,8 @@ struct sn_train_map {
 void sn_train_map_open(struct sn_train_map *m);
 /* Have all processes come? Collective, the first thing after the start: within 10 seconds (or
  * run.hang_timeout) the ones that have not are named with their hosts, SN_ELOST. */
-enum sn_status sn_train_map_meet(struct sn_comm *comm, const struct sn_config *c,
-                                 struct sn_err *err);
+enum sn_status sn_train_map_handshake(struct sn_comm *comm, const struct sn_config *c,
+                                      struct sn_err *err);
 /* Gather and check the places of all processes, and renumber the communicator by the arrangement;
  * collective. `st`: how this process has fared so far. `places`: a file instead of what the
  * processes see; NULL. The environment must be as it was. */

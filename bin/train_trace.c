@@ -60,7 +60,7 @@ static enum sn_status put_plan(struct sn_train_trace *t, int64_t step, struct sn
     const struct sn_picture picture = {.title = title,
                                        .sim = &t->sim,
                                        .micros = t->stages.job[0]->train.micros,
-                                       .parts = t->stages.job[0]->train.parts};
+                                       .vstages = t->stages.job[0]->train.vstages};
     (void)snprintf(title, sizeof(title), "%s: step %lld as planned for %s%s, and as measured",
                    t->config->run.name, (long long)step, t->pricer.machine->name,
                    t->machine.name[0] && !sn_names_machine(t->config) ? " (no machine is named)"

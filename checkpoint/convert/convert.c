@@ -208,7 +208,7 @@ static int largest_first(const void *pa, const void *pb)
 
 /* The largest tensor that is left goes to the rank with the least to do; all ranks come to the same
  * result. */
-static void deal(const struct sn_conversion *v, struct load *loads, int64_t *busy, bool *mine)
+static void assign(const struct sn_conversion *v, struct load *loads, int64_t *busy, bool *mine)
 {
     const struct sn_manifest *m = v->plan;
     int n = 0;
@@ -238,7 +238,7 @@ static enum sn_status write_mine(struct sn_conversion *v, struct sn_convert_repo
     if (!loads || !busy || !mine)
         st = sn_fail(err, SN_ENOMEM, "%s: no memory to share out %zu tensors", v->tmp, n);
     if (st == SN_OK) {
-        deal(v, loads, busy, mine);
+        assign(v, loads, busy, mine);
         st = sn_journal_open(&journal, v, err);
     }
     if (st == SN_OK)

@@ -35,7 +35,7 @@ struct planner {
 /* --- are the source's tensors the model's? --------------------------------------------------- */
 
 static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind kind,
-                                   const struct sn_piece *piece, int64_t cols, bool *used,
+                                   const struct sn_tensor *piece, int64_t cols, bool *used,
                                    struct sn_err *err)
 {
     const char *group = sn_state_kind_name(p->c, kind);
@@ -59,10 +59,10 @@ static enum sn_status check_tensor(const struct planner *p, enum sn_state_kind k
 static enum sn_status check_param(const struct planner *p, const struct sn_param *q, bool *used,
                                   struct sn_err *err)
 {
-    int kinds = p->has_moments && sn_param_learns(q) ? sn_state_plain(p->c) : 1;
+    int kinds = p->has_moments && sn_param_trains(q) ? sn_state_plain(p->c) : 1;
     for (int kind = 0; kind < kinds; kind++)
-        for (int k = 0; k < q->n_pieces; k++)
-            SN_TRY(check_tensor(p, (enum sn_state_kind)kind, &q->piece[k], q->cols, used, err));
+        for (int k = 0; k < q->n_tensors; k++)
+            SN_TRY(check_tensor(p, (enum sn_state_kind)kind, &q->tensor[k], q->cols, used, err));
     return SN_OK;
 }
 
@@ -147,7 +147,7 @@ static enum sn_status add_boxes(struct planner *p, const struct sn_job *j, int r
         struct sn_box box = {b->row, b->col, b->n_rows, b->n_cols};
         if (!b->owned || sn_box_size(box) == 0 || (b->kind != SN_STATE_MODEL && !p->has_moments))
             continue;
-        const char *name = p->model->params[b->param].piece[b->piece].name;
+        const char *name = p->model->params[b->param].tensor[b->tensor].name;
         int tensor = sn_source_find(p->s, group_of(group, p->c, b), name);
         if (tensor >= 0) /* else one of those that may be absent */
             st = add_item(p, (struct item){tensor, rank, box}, err);
@@ -308,7 +308,8 @@ static enum sn_status make_plan(struct sn_manifest *out, const struct sn_source 
     return st;
 }
 
-/* The optimizer is that of the source, whatever the layout's file says: conversion keeps moments. */
+/* The optimizer is that of the source, whatever the layout's file says: conversion keeps
+ * moments. */
 enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *s,
                                const struct sn_config *c, struct sn_err *err)
 {

@@ -134,7 +134,7 @@ static enum sn_status check_left_over(const struct planner *p, struct sn_err *er
 
 /* --- the files ------------------------------------------------------------------------------- */
 
-static void deal_files(struct sn_export_plan *p, int64_t shard_bytes)
+static void assign_files(struct sn_export_plan *p, int64_t shard_bytes)
 {
     int64_t in_file = 0;
     for (int i = 0; i < p->n; i++) {
@@ -185,7 +185,7 @@ enum sn_status sn_export_plan_init(struct sn_export_plan *out, const struct sn_s
         sn_export_plan_fini(&plan);
         return st;
     }
-    deal_files(&plan, want->shard_bytes);
+    assign_files(&plan, want->shard_bytes);
     *out = plan;
     return SN_OK;
 }

@@ -125,9 +125,9 @@ static void close_both(void *self)
 static struct sn_state_extra extra_of(const struct sn_model *m, const struct sn_state_extra *extra,
                                       const char *name)
 {
-    for (int i = 0; extra && i < m->n_params; extra += m->params[i++].n_pieces)
-        for (int k = 0; k < m->params[i].n_pieces; k++)
-            if (strcmp(m->params[i].piece[k].name, name) == 0)
+    for (int i = 0; extra && i < m->n_params; extra += m->params[i++].n_tensors)
+        for (int k = 0; k < m->params[i].n_tensors; k++)
+            if (strcmp(m->params[i].tensor[k].name, name) == 0)
                 return extra[k];
     return (struct sn_state_extra){0};
 }

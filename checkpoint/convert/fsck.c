@@ -195,7 +195,7 @@ static enum sn_status begin_read(struct check *c, const struct item *item, int64
     return SN_OK;
 }
 
-static enum sn_status check_piece(struct check *c, const struct item *item, struct sn_err *err)
+static enum sn_status check_tensor_of(struct check *c, const struct item *item, struct sn_err *err)
 {
     struct sn_err why;
     struct sn_aio_request where = {0};
@@ -261,7 +261,7 @@ static enum sn_status check_shard(struct check *c, int s, struct sn_err *err)
         return judge_in_order(c, st, &why, reports, err);
     }
     for (; i < n; i++)
-        SN_TRY(check_piece(c, &c->items[i], err));
+        SN_TRY(check_tensor_of(c, &c->items[i], err));
     return SN_OK;
 }
 

@@ -123,7 +123,7 @@ enum sn_status sn_hf_list_create(struct sn_hf_list *out, const struct sn_model_c
     static const struct sn_train_config any = {.global_batch = 1};
     struct sn_hf_list l = {0};
     SN_TRY(sn_model_create(&l.model, m, &any, err));
-    size_t most = (size_t)sn_model_piece_count(l.model);
+    size_t most = (size_t)sn_model_tensor_count(l.model);
     l.shapes = sn_alloc_n(most, sizeof(*l.shapes));
     if (!l.shapes) {
         sn_model_destroy(l.model);
@@ -131,9 +131,9 @@ enum sn_status sn_hf_list_create(struct sn_hf_list *out, const struct sn_model_c
     }
     for (int i = 0; i < l.model->n_params; i++) {
         const struct sn_param *p = &l.model->params[i];
-        for (int k = 0; k < p->n_pieces; k++)
+        for (int k = 0; k < p->n_tensors; k++)
             l.shapes[l.n++] =
-                (struct sn_state_shape){"model", p->piece[k].name, p->piece[k].rows, p->cols};
+                (struct sn_state_shape){"model", p->tensor[k].name, p->tensor[k].rows, p->cols};
     }
     qsort(l.shapes, (size_t)l.n, sizeof(*l.shapes), by_name);
     *out = l;

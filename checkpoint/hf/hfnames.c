@@ -1,6 +1,7 @@
 /*
  * hfnames.c - one row per kind of tensor and family. Sources: transformers modeling_gpt2.py,
- * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py, modeling_qwen2.py of versions 4 and 5.
+ * modeling_gpt_neox.py, modeling_llama.py, modeling_mixtral.py, modeling_qwen2.py of versions 4 and
+ * 5.
  */
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/hf/hfrules.h"
@@ -110,8 +111,8 @@ static const struct sn_hf_rule mixtral_ffn_later[] = {
     {0}
 };
 
-/* Many files have the prefix before all names, or before all but the head's. Lists follow each other
- * as the tensors do; a NULL ends them. */
+/* Many files have the prefix before all names, or before all but the head's. Lists follow each
+ * other as the tensors do; a NULL ends them. */
 enum { LISTS = 4 };
 static const struct family {
     const char *prefix;
@@ -187,20 +188,20 @@ const struct sn_hf_rule *sn_hf_later_rule_at(enum sn_family family, int i)
     return rule_at(families[family].later, i);
 }
 
-static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *const *lists, const char *piece,
-                                           struct sn_hf_at *at)
+static const struct sn_hf_rule *rule_among(const struct sn_hf_rule *const *lists,
+                                           const char *tensor, struct sn_hf_at *at)
 {
     const struct sn_hf_rule *r;
     for (int i = 0; (r = rule_at(lists, i)); i++)
-        if (fits(r->ours, piece, at))
+        if (fits(r->ours, tensor, at))
             return r;
     return NULL;
 }
 
-const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *tensor,
                                        struct sn_hf_at *at)
 {
-    return rule_among(families[family].rules, piece, at);
+    return rule_among(families[family].rules, tensor, at);
 }
 
 struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
@@ -244,12 +245,12 @@ static const struct sn_st_tensor *lookup(const struct sn_safetensors *st, enum s
 }
 
 const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,
-                                      const char *piece, const struct sn_hf_rule **rule,
+                                      const char *tensor, const struct sn_hf_rule **rule,
                                       struct sn_hf_at *at)
 {
     const struct sn_hf_rule *const *const of[] = {families[family].rules, families[family].later};
     for (int i = 0; i < 2; i++) {
-        const struct sn_hf_rule *r = rule_among(of[i], piece, at);
+        const struct sn_hf_rule *r = rule_among(of[i], tensor, at);
         const struct sn_st_tensor *t = r ? lookup(st, family, r, *at) : NULL;
         if (!t)
             continue;
@@ -260,11 +261,11 @@ const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_f
 }
 
 const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn_family family,
-                                        const char *piece)
+                                        const char *tensor)
 {
     struct sn_hf_at at = {0, 0};
     const struct sn_hf_rule *rule;
-    return sn_hf_find(st, family, piece, &rule, &at);
+    return sn_hf_find(st, family, tensor, &rule, &at);
 }
 
 /* As sn_hf_sibling, of the names of one version. */

@@ -16,7 +16,7 @@
 /* The tensor of the file that holds our piece "layers.3.attn.q.weight", alone or among others; NULL
  * when the family has no such piece or the file lacks it. */
 const struct sn_st_tensor *sn_hf_source(const struct sn_safetensors *st, enum sn_family family,
-                                        const char *piece);
+                                        const char *tensor);
 /* For a tensor of the file that belongs to a layer not divisible by `share`: the same tensor of the
  * last layer before it that is. NULL for all others. *layer is the tensor's own layer. */
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,
@@ -33,10 +33,10 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
 
 /* Fill the "model" boxes of s and nothing else. c->train.init_from is a safetensors file or
  * directory, one of our checkpoints (step-00000100), or a directory of them (the newest). The model
- * that comes with the weights must be that of the run file (checkpoint/store/init_model.h). Every tensor
- * of the source must have its place in the model (s->all), apart from known buffers, a head equal
- * to the tied embedding, and layers that equal the one whose weights they share; what is left over
- * is SN_EINPUT and is listed. */
+ * that comes with the weights must be that of the run file (checkpoint/store/init_model.h). Every
+ * tensor of the source must have its place in the model (s->all), apart from known buffers, a head
+ * equal to the tied embedding, and layers that equal the one whose weights they share; what is left
+ * over is SN_EINPUT and is listed. */
 enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struct sn_err *err);
 
 #endif

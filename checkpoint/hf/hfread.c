@@ -37,18 +37,18 @@ static enum sn_status want_stack(const struct sn_st_tensor *t, const struct sn_h
 }
 
 static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family family,
-                                const char *piece, struct sn_err *err)
+                                const char *tensor, struct sn_err *err)
 {
     struct sn_hf_at at = {0, 0};
-    const struct sn_hf_rule *r = sn_hf_rule_of(family, piece, &at);
+    const struct sn_hf_rule *r = sn_hf_rule_of(family, tensor, &at);
     const char *file =
         sn_safetensors_count(st) > 0 ? sn_safetensors_get(st, 0)->file : "safetensors";
     if (!r)
         return sn_fail(err, SN_EINPUT,
                        "%s: no name is known for the model's %s in files of the family %s", file,
-                       piece, sn_family_name(family));
+                       tensor, sn_family_name(family));
     return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from",
-                   file, sn_hf_theirs(family, r, at).text, piece);
+                   file, sn_hf_theirs(family, r, at).text, tensor);
 }
 
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,

@@ -44,13 +44,13 @@ struct sn_hf_at {
 const struct sn_hf_rule *sn_hf_rule_at(enum sn_family family, int i);
 /* The same of those that later versions of the field's library write instead of some of them. */
 const struct sn_hf_rule *sn_hf_later_rule_at(enum sn_family family, int i);
-/* The tensor of the file that holds our piece, by which row, and the piece's numbers; NULL: none is
- * there. */
+/* The tensor of the file that holds our piece, by which row, and the tensor's numbers; NULL: none
+ * is there. */
 const struct sn_st_tensor *sn_hf_find(const struct sn_safetensors *st, enum sn_family family,
-                                      const char *piece, const struct sn_hf_rule **rule,
+                                      const char *tensor, const struct sn_hf_rule **rule,
                                       struct sn_hf_at *at);
-/* The row of our piece and the piece's numbers; NULL for none. */
-const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *piece,
+/* The row of our piece and the tensor's numbers; NULL for none. */
+const struct sn_hf_rule *sn_hf_rule_of(enum sn_family family, const char *tensor,
                                        struct sn_hf_at *at);
 struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at);
 /* As the field's own library writes it: with the family's prefix on all but the head. */

@@ -18,7 +18,7 @@ static const float inv_root_2pi = 0.3989422804014327f;
 
 static void act_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     const float *x = sn_get(&a->in[SN_ACT_X], r, c, n, x_buf);
     float *y = sn_dst(&a->out[SN_ACT_Y], r, c, y_buf);
     if (a->attr.act == SN_ACT_GELU_TANH) {
@@ -38,13 +38,13 @@ static void act_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_act)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[SN_ACT_Y], SN_CHUNK, act_tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ACT_Y], SN_TILE_COLS, act_tile);
     return 0;
 }
 
 static void act_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], dx_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], dx_buf[SN_TILE_COLS];
     const float *dy = sn_get(&a->in[SN_ACT_DX_DY], r, c, n, dy_buf);
     const float *x = sn_get(&a->in[SN_ACT_DX_X], r, c, n, x_buf);
     float *dx = sn_dst(&a->out[SN_ACT_DX_DX], r, c, dx_buf);
@@ -73,6 +73,6 @@ static void act_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n
 SN_KERNEL(sn_act_dx)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[SN_ACT_DX_DX], SN_CHUNK, act_dx_tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ACT_DX_DX], SN_TILE_COLS, act_dx_tile);
     return 0;
 }

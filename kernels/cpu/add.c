@@ -5,7 +5,7 @@
 
 static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    float x_buf[SN_CHUNK], z_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], z_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     const float *x = sn_get(&a->in[SN_ADD_A], r, c, n, x_buf),
                 *z = sn_get(&a->in[SN_ADD_B], r, c, n, z_buf);
     float *y = sn_dst(&a->out[SN_ADD_Y], r, c, y_buf);
@@ -18,6 +18,6 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_add)
 {
     struct sn_args flat = sn_flatten(a);
-    sn_each_tile(&flat, threads, &flat.out[SN_ADD_Y], SN_CHUNK, tile);
+    sn_each_tile(&flat, threads, &flat.out[SN_ADD_Y], SN_TILE_COLS, tile);
     return 0;
 }

@@ -6,7 +6,7 @@
 static void strip(const struct sn_args *a, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_COLSUM_DY];
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     struct sn_colsum db;
     sn_colsum_start(&db, n);
     for (int64_t r = 0; r < dy->rows; r++) {

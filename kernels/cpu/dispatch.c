@@ -20,7 +20,7 @@ static void dispatch_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t
 {
     const struct sn_mat *x = &a->in[SN_DISPATCH_X], *place = &a->in[SN_DISPATCH_PLACE],
                         *w = &a->in[SN_DISPATCH_W], *y = &a->out[SN_DISPATCH_Y];
-    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     const float *from = sn_get(x, t, c, n, x_buf);
     for (int64_t j = 0; j < place->cols; j++) {
         int32_t to = place_of(place, t, j);
@@ -37,7 +37,7 @@ static void dispatch_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t
 
 SN_KERNEL(sn_dispatch)
 {
-    sn_each_tile(a, threads, &a->in[SN_DISPATCH_X], SN_CHUNK, dispatch_tile);
+    sn_each_tile(a, threads, &a->in[SN_DISPATCH_X], SN_TILE_COLS, dispatch_tile);
     return 0;
 }
 
@@ -45,7 +45,7 @@ static void combine_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t 
 {
     const struct sn_mat *x = &a->in[SN_COMBINE_X], *place = &a->in[SN_COMBINE_PLACE],
                         *w = &a->in[SN_COMBINE_W], *g = &a->in[SN_COMBINE_ADDEND];
-    float sum[SN_CHUNK] = {0}, buf[SN_CHUNK];
+    float sum[SN_TILE_COLS] = {0}, buf[SN_TILE_COLS];
     for (int64_t j = 0; j < place->cols; j++) {
         int32_t from = place_of(place, t, j);
         if (from < 0)
@@ -64,15 +64,15 @@ static void combine_tile(const struct sn_args *a, int64_t t, int64_t c, int64_t 
 
 SN_KERNEL(sn_combine)
 {
-    sn_each_tile(a, threads, &a->out[SN_COMBINE_Y], SN_CHUNK, combine_tile);
+    sn_each_tile(a, threads, &a->out[SN_COMBINE_Y], SN_TILE_COLS, combine_tile);
     return 0;
 }
 
 static double dot(const struct sn_mat *x, int64_t r, const struct sn_mat *y, int64_t s)
 {
-    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     double sum = 0;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *u = sn_get(x, r, c, n, x_buf), *v = sn_get(y, s, c, n, y_buf);
 #pragma omp simd reduction(+ : sum)

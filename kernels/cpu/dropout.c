@@ -8,7 +8,7 @@
 #include "kernels/position.h"
 
 enum {
-    GROUPS = SN_CHUNK / 4 + 1
+    GROUPS = SN_TILE_COLS / 4 + 1
 }; /* a piece that starts inside a group of four touches one more */
 
 /* factor[i] belongs to element first + i of the sample; returns a pointer into `room`. */
@@ -33,7 +33,7 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[SN_NOISE_X], *g = &a->in[SN_NOISE_ADDEND],
                         *y = &a->out[SN_NOISE_Y];
-    float room[4 * GROUPS], x_buf[SN_CHUNK], g_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float room[4 * GROUPS], x_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr.position, r);
     const float *f =
         factors(a, sample, sn_row_position(&a->attr.position, r) * x->cols + c, n, room);
@@ -54,7 +54,7 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_dropout)
 {
-    sn_each_tile(a, threads, &a->out[SN_NOISE_Y], SN_CHUNK, tile);
+    sn_each_tile(a, threads, &a->out[SN_NOISE_Y], SN_TILE_COLS, tile);
     return 0;
 }
 

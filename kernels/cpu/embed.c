@@ -16,7 +16,7 @@ static int64_t row_of_word(const struct sn_args *a, const struct sn_mat *table, 
 
 static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    static const float zeros[SN_CHUNK];
+    static const float zeros[SN_TILE_COLS];
     const struct sn_mat *w = &a->in[SN_EMBED_W], *pos = &a->in[SN_EMBED_P],
                         *y = &a->out[SN_EMBED_Y];
     int64_t id = row_of_word(a, w, r);
@@ -28,7 +28,7 @@ static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
         memcpy(sn_at(y, r, c), sn_at(w, id, c), (size_t)n * sn_dtype_size(y->dtype));
         return;
     }
-    float w_buf[SN_CHUNK], p_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float w_buf[SN_TILE_COLS], p_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     const float *from = id < 0 ? zeros : sn_get(w, id, c, n, w_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (pos->p) {
@@ -44,7 +44,7 @@ static void embed_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 
 SN_KERNEL(sn_embed)
 {
-    sn_each_tile(a, threads, &a->out[SN_EMBED_Y], SN_CHUNK, embed_tile);
+    sn_each_tile(a, threads, &a->out[SN_EMBED_Y], SN_TILE_COLS, embed_tile);
     return 0;
 }
 
@@ -52,7 +52,7 @@ SN_KERNEL(sn_embed)
 static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_EMBED_GRAD_DY], *dw = &a->out[SN_EMBED_GRAD_DW];
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     for (int64_t r = 0; r < dy->rows; r++) {
         int64_t id = row_of_word(a, dw, r);
         if (id < 0)
@@ -96,8 +96,8 @@ static int64_t first_row_at(const struct sn_attr *at, int64_t position)
 static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_POS_GRAD_DY];
-    float *dp = sn_at(&a->out[SN_POS_GRAD_DP], s, c), buf[SN_CHUNK];
-    double sum[SN_CHUNK];
+    float *dp = sn_at(&a->out[SN_POS_GRAD_DP], s, c), buf[SN_TILE_COLS];
+    double sum[SN_TILE_COLS];
     int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr.position);
     if (first >= dy->rows && a->acc[SN_POS_GRAD_DP] == SN_ADD)
         return;
@@ -115,6 +115,6 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
 
 SN_KERNEL(sn_pos_grad)
 {
-    sn_each_tile(a, threads, &a->out[SN_POS_GRAD_DP], SN_CHUNK, pos_grad_tile);
+    sn_each_tile(a, threads, &a->out[SN_POS_GRAD_DP], SN_TILE_COLS, pos_grad_tile);
     return 0;
 }

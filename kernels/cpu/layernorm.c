@@ -18,9 +18,9 @@ struct stats {
 
 static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
 {
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     double sum = 0.0, squares = 0.0, width = (double)x->cols;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, buf);
 #pragma omp simd reduction(+ : sum)
@@ -28,7 +28,7 @@ static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
             sum += (double)xp[i];
     }
     double mean = sum / width;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, buf);
 #pragma omp simd reduction(+ : squares)
@@ -42,10 +42,10 @@ static void forward_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *w = &a->in[SN_NORM_W], *b = &a->in[SN_NORM_B], *y = &a->out[SN_NORM_Y];
     const struct sn_mat *x = sn_norm_input(a, r);
-    float x_buf[SN_CHUNK], w_buf[SN_CHUNK], b_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], b_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     struct stats st = row_stats(x, r, a->attr.eps);
     memcpy(sn_at(&a->out[SN_NORM_STATS], r, 0), &st, sizeof(st));
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
         const float *bp = sn_get(b, 0, c, n, b_buf);
@@ -68,9 +68,9 @@ static void weighted_means(const struct sn_args *a, int64_t r, struct stats st, 
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
                         *w = &a->in[SN_NORM_DX_W];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
     double plain = 0.0, dot = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         const float *wp = sn_get(w, 0, c, n, w_buf);
@@ -90,13 +90,14 @@ static void dx_row(const struct sn_args *a, int64_t r)
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
                         *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
     const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS],
+        dx_buf[SN_TILE_COLS];
     struct stats st;
     memcpy(&st, sn_at(&a->in[SN_NORM_DX_STATS], r, 0), sizeof(st));
     double mean[2];
     weighted_means(a, r, st, mean);
     float s = st.scale, m0 = (float)mean[0], m1 = (float)mean[1];
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         const float *wp = sn_get(w, 0, c, n, w_buf);
@@ -119,7 +120,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
 static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DW_DY], *x = &a->in[SN_NORM_DW_X];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS];
     struct sn_colsum dw, db;
     sn_colsum_start(&dw, n);
     sn_colsum_start(&db, n);

@@ -1,5 +1,6 @@
 /*
- * optimizer.c - optimizers: a rule for one piece each, and the pass that all share, bound by memory.
+ * optimizer.c - optimizers: a rule for one piece each, and the pass that all share, bound by
+ * memory.
  */
 #include "kernels/cpu/rows.h"
 
@@ -43,8 +44,8 @@ static int update(const struct sn_args *a, int threads, rule *piece)
 #pragma omp parallel num_threads(sn_team(threads, n))
     {
         int64_t i, end;
-        sn_share(n, SN_CHUNK, omp_get_thread_num(), omp_get_num_threads(), &i, &end);
-        for (; i < end; i += SN_CHUNK) {
+        sn_share(n, SN_TILE_COLS, omp_get_thread_num(), omp_get_num_threads(), &i, &end);
+        for (; i < end; i += SN_TILE_COLS) {
             int64_t some = sn_piece(end, i);
             piece(a, &k, i, some);
             if (w->p)

@@ -13,9 +13,9 @@
 
 static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
 {
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     double sum = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, buf);
 #pragma omp simd reduction(+ : sum)
@@ -28,10 +28,10 @@ static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
 static void forward_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[SN_NORM_W], *y = &a->out[SN_NORM_Y];
-    float x_buf[SN_CHUNK], w_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     float s = inverse_rms(x, r, a->attr.eps);
     *(float *)sn_at(&a->out[SN_NORM_STATS], r, 0) = s;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, x_buf), *wp = sn_get(w, 0, c, n, w_buf);
         float *yp = sn_dst(y, r, c, y_buf);
@@ -53,9 +53,9 @@ static double weighted_dot(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
                         *w = &a->in[SN_NORM_DX_W];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
     double sum = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         const float *wp = sn_get(w, 0, c, n, w_buf);
@@ -71,11 +71,12 @@ static void dx_row(const struct sn_args *a, int64_t r)
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
                         *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
     const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK], w_buf[SN_CHUNK], g_buf[SN_CHUNK], dx_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS],
+        dx_buf[SN_TILE_COLS];
     float s = *(const float *)sn_at(&a->in[SN_NORM_DX_STATS], r, 0);
     double s3 = (double)s * (double)s * (double)s;
     float k = (float)(s3 * weighted_dot(a, r) / (double)x->cols);
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         const float *wp = sn_get(w, 0, c, n, w_buf);
@@ -99,7 +100,7 @@ static void sum_strip(const struct sn_args *a, const struct sn_mat *stats, int o
                       int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DW_DY], *x = &a->in[SN_NORM_DW_X];
-    float dy_buf[SN_CHUNK], x_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS];
     struct sn_colsum dw;
     sn_colsum_start(&dw, n);
     for (int64_t r = 0; r < x->rows; r++) {

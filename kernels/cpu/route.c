@@ -64,7 +64,7 @@ static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
 }
 
 /* What the choice goes by: the logits, or what a bias makes of them in `room`. */
-static const float *scores(const struct sn_args *a, int64_t r, float room[SN_CHUNK])
+static const float *scores(const struct sn_args *a, int64_t r, float room[SN_TILE_COLS])
 {
     const float *x = floats(&a->in[SN_ROUTE_LOGITS], r), *bias = a->in[SN_ROUTE_BIAS].p;
     int64_t n = a->in[SN_ROUTE_LOGITS].cols;
@@ -96,7 +96,7 @@ struct turn {
 };
 
 /* Its probabilities, and the largest of them. */
-static int32_t mix(const struct turn *t, float p[SN_CHUNK])
+static int32_t mix(const struct turn *t, float p[SN_TILE_COLS])
 {
     int32_t top = best(t->x, t->n, t->choice, t->j);
     float z = t->x[top];
@@ -124,7 +124,7 @@ static int32_t drawn(const float *p, int64_t n, int32_t top, double unit)
 
 static void mix_row(const struct sn_args *a, int64_t r)
 {
-    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), p[SN_CHUNK];
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), p[SN_TILE_COLS];
     int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     int64_t k = a->out[SN_ROUTE_W].cols;
     struct turn t = {floats(&a->in[SN_ROUTE_LOGITS], r), a->in[SN_ROUTE_LOGITS].cols, choice, 0,
@@ -146,7 +146,7 @@ static void mix_row(const struct sn_args *a, int64_t r)
 static void route_row(const struct sn_args *a, int64_t r)
 {
     const float *x = floats(&a->in[SN_ROUTE_LOGITS], r);
-    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), room[SN_CHUNK];
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), room[SN_TILE_COLS];
     int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     const float *score = scores(a, r, room);
     int64_t k = a->out[SN_ROUTE_W].cols;
@@ -173,7 +173,7 @@ static void dense_row(const struct sn_args *a, int64_t r)
 
 static void dense_counts(const struct sn_args *a)
 {
-    double sum[SN_CHUNK] = {0};
+    double sum[SN_TILE_COLS] = {0};
     for (int64_t r = 0; r < a->out[SN_ROUTE_W].rows; r++)
         for (int64_t e = 0; e < a->out[SN_ROUTE_W].cols; e++)
             sum[e] += (double)floats(&a->out[SN_ROUTE_W], r)[e];
@@ -236,7 +236,7 @@ SN_KERNEL(sn_route_loss)
     (void)threads; /* T x E exponentials, in one order */
     const struct sn_mat *x = &a->in[SN_ROUTE_LOSS_LOGITS];
     const float *counts = a->in[SN_ROUTE_LOSS_COUNTS].p;
-    double p[SN_CHUNK] = {0}, all = all_of(counts, x->cols), balance = 0, z = 0;
+    double p[SN_TILE_COLS] = {0}, all = all_of(counts, x->cols), balance = 0, z = 0;
     for (int64_t r = 0; r < x->rows; r++) {
         struct row row = row_of(floats(x, r), x->cols);
         z += row.lse * row.lse;
@@ -314,7 +314,7 @@ static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
     const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
     struct turn t = {floats(&a->in[SN_ROUTE_DX_LOGITS], r), a->in[SN_ROUTE_DX_LOGITS].cols, choice,
                      0, a->attr.experts.range};
-    float p[SN_CHUNK];
+    float p[SN_TILE_COLS];
     for (; t.j < a->in[SN_ROUTE_DX_DW].cols; t.j++) {
         (void)mix(&t, p); /* which is the largest is of no matter here */
         float g = dw[t.j] * p[choice[t.j]];
@@ -326,7 +326,7 @@ static void mixer_gradient(const struct sn_args *a, int64_t r, float *d)
 static void dx_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *dx = &a->out[SN_ROUTE_DX_DLOGITS];
-    float wide[SN_CHUNK];
+    float wide[SN_TILE_COLS];
     float *d = dx->dtype == SN_F32 ? sn_mat_row(dx, r) : wide;
     for (int64_t e = 0; e < dx->cols; e++)
         d[e] = 0;

@@ -2,8 +2,8 @@
  * rows.h - what the row and pointwise kernels share: fp32 pieces of rows, and how rows, tiles and
  * columns are dealt to threads.
  *
- * A kernel works on pieces of at most SN_CHUNK columns. Of an fp32 matrix a piece is used where it
- * lies; any other storage type passes through a buffer on the stack. Pieces do not depend on the
+ * A kernel works on tiles of at most SN_TILE_COLS columns. Of an fp32 matrix a tile is used where
+ * it lies; any other storage type passes through a buffer on the stack. Pieces do not depend on the
  * number of threads, so neither do results.
  */
 #ifndef SN_ROWS_H
@@ -15,10 +15,10 @@
 #include <stdbool.h>
 
 enum {
-    SN_CHUNK = 1024,   /* columns of a piece: four fp32 buffers are half of a first-level cache */
-    SN_COPIED = 32768, /* columns of a piece that is only copied or cleared */
-    SN_SUBROWS = 64,   /* rows added in fp32 before the sum moves to double */
-    SN_ALONE = 16384,  /* elements below which waking other threads costs more than it saves */
+    SN_TILE_COLS = 1024, /* columns of a tile: four fp32 buffers are half of a first-level cache */
+    SN_COPIED = 32768,   /* columns of a piece that is only copied or cleared */
+    SN_SUBROWS = 64,     /* rows added in fp32 before the sum moves to double */
+    SN_ALONE = 16384,    /* elements below which waking other threads costs more than it saves */
     SN_NORM_BLOCK = 65536
 };
 
@@ -54,7 +54,7 @@ static inline void sn_put(const struct sn_mat *m, int64_t r, int64_t c, int64_t 
 
 static inline int64_t sn_piece(int64_t n, int64_t c)
 {
-    return n - c < SN_CHUNK ? n - c : SN_CHUNK;
+    return n - c < SN_TILE_COLS ? n - c : SN_TILE_COLS;
 }
 
 static inline int sn_team(int threads, int64_t elements)
@@ -101,7 +101,7 @@ static inline void sn_each_strip(const struct sn_args *a, int threads, int64_t r
     {
         int64_t c, end;
         sn_share(cols, 64, omp_get_thread_num(), omp_get_num_threads(), &c, &end);
-        for (; c < end; c += SN_CHUNK)
+        for (; c < end; c += SN_TILE_COLS)
             fn(a, c, sn_piece(end, c));
     }
 }
@@ -112,10 +112,10 @@ static inline const struct sn_mat *sn_norm_input(const struct sn_args *a, int64_
 {
     const struct sn_mat *x = &a->in[SN_NORM_X], *g = &a->in[SN_NORM_ADDEND],
                         *sum = &a->out[SN_NORM_SUM];
-    float x_buf[SN_CHUNK], g_buf[SN_CHUNK], sum_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS], sum_buf[SN_TILE_COLS];
     if (!g->p)
         return x;
-    for (int64_t c = 0; c < x->cols; c += SN_CHUNK) {
+    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *xp = sn_get(x, r, c, n, x_buf), *gp = sn_get(g, r, c, n, g_buf);
         float *sp = sn_dst(sum, r, c, sum_buf);
@@ -151,8 +151,8 @@ static inline struct sn_args sn_flatten(const struct sn_args *a)
 
 /* Sums of columns: fp32 inside SN_SUBROWS rows, double across. */
 struct sn_colsum {
-    float sub[SN_CHUNK];
-    double sum[SN_CHUNK];
+    float sub[SN_TILE_COLS];
+    double sum[SN_TILE_COLS];
 };
 
 static inline void sn_colsum_start(struct sn_colsum *s, int64_t n)

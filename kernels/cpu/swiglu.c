@@ -10,7 +10,7 @@
 static void forward_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[SN_SWIGLU_X], *y = &a->out[SN_SWIGLU_Y];
-    float g_buf[SN_CHUNK], u_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float g_buf[SN_TILE_COLS], u_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, y->cols + c, n, u_buf);
     float *yp = sn_dst(y, r, c, y_buf);
 #pragma omp simd
@@ -31,7 +31,7 @@ static struct sn_mat rows_within(const struct sn_mat *m, const struct sn_mat *bo
 SN_KERNEL(sn_swiglu)
 {
     struct sn_mat y = rows_within(&a->out[SN_SWIGLU_Y], &a->in[SN_SWIGLU_BOUNDS]);
-    sn_each_tile(a, threads, &y, SN_CHUNK, forward_tile);
+    sn_each_tile(a, threads, &y, SN_TILE_COLS, forward_tile);
     return 0;
 }
 
@@ -39,7 +39,8 @@ static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_SWIGLU_DX_DY], *x = &a->in[SN_SWIGLU_DX_X],
                         *dx = &a->out[SN_SWIGLU_DX_DX];
-    float dy_buf[SN_CHUNK], g_buf[SN_CHUNK], u_buf[SN_CHUNK], dg_buf[SN_CHUNK], du_buf[SN_CHUNK];
+    float dy_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS], u_buf[SN_TILE_COLS], dg_buf[SN_TILE_COLS],
+        du_buf[SN_TILE_COLS];
     const float *d = sn_get(dy, r, c, n, dy_buf);
     const float *g = sn_get(x, r, c, n, g_buf), *u = sn_get(x, r, dy->cols + c, n, u_buf);
     float *dg = sn_dst(dx, r, c, dg_buf), *du = sn_dst(dx, r, dy->cols + c, du_buf);
@@ -59,6 +60,6 @@ static void dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 SN_KERNEL(sn_swiglu_dx)
 {
     struct sn_mat dy = rows_within(&a->in[SN_SWIGLU_DX_DY], &a->in[SN_SWIGLU_DX_BOUNDS]);
-    sn_each_tile(a, threads, &dy, SN_CHUNK, dx_tile);
+    sn_each_tile(a, threads, &dy, SN_TILE_COLS, dx_tile);
     return 0;
 }

@@ -25,7 +25,7 @@ static bool is_small_float(enum sn_dtype t)
 
 static void load_doubles(double *out, const void *p, enum sn_dtype t, int64_t n)
 {
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     if (is_small_float(t))
         sn_row_load(buf, p, t, n);
     for (int64_t i = 0; i < n; i++) {
@@ -49,7 +49,7 @@ static double saturate(double x, double lowest, double highest)
 
 static void store_doubles(void *p, enum sn_dtype t, const double *in, int64_t n)
 {
-    float buf[SN_CHUNK];
+    float buf[SN_TILE_COLS];
     for (int64_t i = 0; i < n; i++) {
         if (t == SN_F64)
             ((double *)p)[i] = in[i];
@@ -67,7 +67,7 @@ static void store_doubles(void *p, enum sn_dtype t, const double *in, int64_t n)
 static void copy_doubles(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[SN_COPY_X], *y = &a->out[SN_COPY_Y];
-    double x_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    double x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     load_doubles(x_buf, sn_at(x, r, c), x->dtype, n);
     if (a->acc[SN_COPY_Y] == SN_ADD) {
         load_doubles(y_buf, sn_at(y, r, c), y->dtype, n);
@@ -86,7 +86,7 @@ static void copy_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 static void cast_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
     const struct sn_mat *x = &a->in[SN_COPY_X], *y = &a->out[SN_COPY_Y];
-    float x_buf[SN_CHUNK], y_buf[SN_CHUNK];
+    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     if (!is_small_float(x->dtype) || !is_small_float(y->dtype)) {
         copy_doubles(a, r, c, n);
         return;
@@ -110,6 +110,6 @@ SN_KERNEL(sn_copy)
     if (a->in[SN_COPY_X].dtype == a->out[SN_COPY_Y].dtype && a->acc[SN_COPY_Y] == SN_WRITE)
         sn_each_tile(&flat, threads, &flat.out[SN_COPY_Y], SN_COPIED, copy_tile);
     else
-        sn_each_tile(&flat, threads, &flat.out[SN_COPY_Y], SN_CHUNK, cast_tile);
+        sn_each_tile(&flat, threads, &flat.out[SN_COPY_Y], SN_TILE_COLS, cast_tile);
     return 0;
 }

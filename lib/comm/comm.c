@@ -43,7 +43,7 @@ int sn_comm_launched_rank(void)
     return n > 0 ? n : 0;
 }
 
-enum sn_status sn_comm_meet(struct sn_comm *c, struct sn_err *err)
+enum sn_status sn_comm_handshake(struct sn_comm *c, struct sn_err *err)
 {
     char here = 1, *all = NULL;
     if (c->rank == 0 && !(all = sn_alloc((size_t)c->size)))

@@ -115,7 +115,8 @@ struct sn_comm_ops {
     /* As agree, of ranks of which some may still be at work: all call it again and again, with one
      * of the words of enum sn_poll until they have ended, then with a status. SN_POLL_WORKS:
      * somebody is at work. A status: all have ended, and it is that of agree. SN_ELOST at once when
-     * a rank says that it is stuck, with its sentence. `label` names the work, also in the recorder. */
+     * a rank says that it is stuck, with its sentence. `label` names the work, also in the
+     * recorder. */
     int (*poll)(struct sn_comm *c, int mine, const char *label, struct sn_err *err);
     /* Add to bytes[] what this rank sent in posted operations since the last call, by the axis to
      * which each group is billed. */
@@ -150,7 +151,7 @@ static inline void sn_comm_set_watch(struct sn_comm *c, struct sn_flight_recorde
 
 /* Are all ranks there? Rank 0 hears from each and answers: under a watch, and before renumber, the
  * sentence of rank 0 names who does not come, with its host. Collective. */
-enum sn_status sn_comm_meet(struct sn_comm *c, struct sn_err *err);
+enum sn_status sn_comm_handshake(struct sn_comm *c, struct sn_err *err);
 
 /* One rank, nothing to do. Never fails after allocation. */
 enum sn_status sn_comm_create_self(struct sn_comm **out, struct sn_err *err);

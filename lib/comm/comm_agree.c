@@ -20,7 +20,7 @@ static bool find_worst(struct sn_engine *e, int *word, int *from)
 }
 
 /* The sentence of one rank to all, behind its name where it does not bear one yet. */
-static void tell(struct sn_engine *e, struct sn_err *err, int from)
+static void spread(struct sn_engine *e, struct sn_err *err, int from)
 {
     if (from == e->base.rank && !err->agreed) {
         char host[64] = "unknown host";
@@ -36,7 +36,7 @@ void sn_engine_agree(struct sn_engine *e, struct sn_err *mine)
     if (!find_worst(e, &word, &from))
         return;
     mine->status = (enum sn_status)word;
-    tell(e, mine, from);
+    spread(e, mine, from);
 }
 
 void sn_engine_poll(struct sn_engine *e, struct sn_engine_poll *mine)
@@ -44,7 +44,7 @@ void sn_engine_poll(struct sn_engine *e, struct sn_engine_poll *mine)
     int from = 0;
     if (!find_worst(e, &mine->word, &from) || mine->word == SN_POLL_WORKS)
         return;
-    tell(e, &mine->err, from);
+    spread(e, &mine->err, from);
     if (mine->word == SN_POLL_STUCK)
         mine->word = SN_ELOST;
     mine->err.status = (enum sn_status)mine->word;

@@ -26,8 +26,8 @@ struct exchange {
     int64_t chunks, stride; /* stride: bytes between parts in staging */
 };
 
-/* Where one member's piece of a chunk lies. */
-struct piece {
+/* Where one member's range of a chunk lies. */
+struct range {
     int64_t at, count; /* elements */
 };
 
@@ -38,11 +38,11 @@ static int64_t chunk_count(const struct exchange *x, int64_t c)
 }
 
 /* Chunk c of member m's block, which may be shorter than the longest. */
-static struct piece block_part(const struct exchange *x, int m, int64_t c)
+static struct range block_range(const struct exchange *x, int m, int64_t c)
 {
     struct sn_comm_block b = sn_transfer_block(x->t, m);
     int64_t left = b.n - c * x->chunk;
-    return (struct piece){b.at + c * x->chunk, left < 0 ? 0 : left < x->chunk ? left : x->chunk};
+    return (struct range){b.at + c * x->chunk, left < 0 ? 0 : left < x->chunk ? left : x->chunk};
 }
 
 /* The d-th member to send to, and to receive from: not all the same one at the same time. */
@@ -64,7 +64,7 @@ static struct sn_message message(const struct exchange *x, int batch, int member
                                .peer = sn_engine_member(x->e, x->t->group, member)};
 }
 
-static void send(const struct exchange *x, int batch, int member, struct piece p)
+static void send(const struct exchange *x, int batch, int member, struct range p)
 {
     struct sn_message m = message(x, batch, member);
     const char *from = batch < SN_PORT_GATHER ? x->in : x->out;
@@ -91,7 +91,7 @@ static char *part(const struct exchange *x, int64_t c, int member)
 }
 
 /* to (= or +=) the sum of own and what arrived of chunk c. */
-static void sum(const struct exchange *x, int64_t c, struct piece own, struct piece to)
+static void sum(const struct exchange *x, int64_t c, struct range own, struct range to)
 {
     struct sn_comm_parts parts = {
         .own = x->in + own.at * x->width,
@@ -133,10 +133,10 @@ static struct exchange exchange(struct sn_engine *e, const struct sn_transfer *t
 
 /* ---- all-reduce ------------------------------------------------------------------------------ */
 
-static struct piece slice(const struct exchange *x, int64_t c, int member)
+static struct range slice(const struct exchange *x, int64_t c, int member)
 {
     struct sn_collective_slice s = sn_collective_slice(chunk_count(x, c), x->size, member);
-    return (struct piece){c * x->chunk + s.start, s.count};
+    return (struct range){c * x->chunk + s.start, s.count};
 }
 
 /* Parts of chunk c, to the owners of their slices. */
@@ -156,7 +156,7 @@ static void begin_gather(const struct exchange *x, int64_t c)
 {
     int batch = SN_PORT_GATHER + (int)(c % SN_COLLECTIVE_SLOTS);
     for (int d = 1; d < x->size; d++) {
-        struct piece p = slice(x, c, previous(x, d));
+        struct range p = slice(x, c, previous(x, d));
         receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
     }
     for (int d = 1; d < x->size; d++)
@@ -187,7 +187,7 @@ static void all_reduce_small(const struct exchange *whole)
 {
     struct exchange x = *whole;
     x.stride = SN_COLLECTIVE_SMALL;
-    struct piece all = {0, x.n};
+    struct range all = {0, x.n};
     for (int d = 1; d < x.size; d++)
         receive(&x, SN_PORT_SCATTER, previous(&x, d), part(&x, 0, previous(&x, d)), x.n);
     for (int d = 1; d < x.size; d++)
@@ -205,12 +205,12 @@ static void begin_blocks(const struct exchange *x, int64_t c)
     bool sums = x->t->kind == SN_REDUCE_SCATTER, gathers = x->t->kind == SN_ALL_GATHER;
     for (int d = 1; d < x->size; d++) {
         int from = previous(x, d);
-        struct piece p = block_part(x, sums ? x->index : from, c);
+        struct range p = block_range(x, sums ? x->index : from, c);
         if (p.count > 0)
             receive(x, batch, from, sums ? part(x, c, from) : x->out + p.at * x->width, p.count);
     }
     for (int d = 1; d < x->size; d++) {
-        struct piece p = block_part(x, gathers ? x->index : next(x, d), c);
+        struct range p = block_range(x, gathers ? x->index : next(x, d), c);
         p.at = gathers ? c * x->chunk : p.at;
         if (p.count > 0)
             send(x, batch, next(x, d), p);
@@ -230,20 +230,20 @@ static void exchange_blocks(const struct exchange *x)
             begin_blocks(x, c + 1);
         if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
             return;
-        struct piece from = block_part(x, x->index, c);
+        struct range from = block_range(x, x->index, c);
         if (sums && from.count > 0)
-            sum(x, c, from, (struct piece){c * x->chunk, from.count});
+            sum(x, c, from, (struct range){c * x->chunk, from.count});
     }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The c-th part of a piece that goes one way between two members. */
-static struct piece rows_part(const struct exchange *x, struct sn_exchange_rows r, int64_t c)
+/* The c-th chunk of the rows that go one way between two members. */
+static struct range rows_range(const struct exchange *x, struct sn_exchange_rows r, int64_t c)
 {
     int64_t first = c * x->chunk < r.n ? c * x->chunk : r.n;
     int64_t n = r.n - first < x->chunk ? r.n - first : x->chunk;
-    return (struct piece){(r.at + first) * x->n, n * x->n};
+    return (struct range){(r.at + first) * x->n, n * x->n};
 }
 
 static int64_t most_rows(const struct exchange *x)
@@ -267,7 +267,7 @@ static void begin_rows(const struct exchange *x, int64_t c)
     for (int d = 1; d < x->size; d++) {
         struct sn_exchange_walk w = {.member = previous(x, d), .arrives = true};
         while (sn_exchange_next(rows, &w, &r)) {
-            struct piece p = rows_part(x, r, c);
+            struct range p = rows_range(x, r, c);
             if (p.count > 0)
                 receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
         }
@@ -275,7 +275,7 @@ static void begin_rows(const struct exchange *x, int64_t c)
     for (int d = 1; d < x->size; d++) {
         struct sn_exchange_walk w = {.member = next(x, d)};
         while (sn_exchange_next(rows, &w, &r)) {
-            struct piece p = rows_part(x, r, c);
+            struct range p = rows_range(x, r, c);
             if (p.count > 0)
                 send(x, batch, next(x, d), p);
         }
@@ -334,11 +334,11 @@ static int64_t body(const struct exchange *x, const char *block)
 }
 
 /* Chunk c of it, counted from the beginning of `base`. */
-static struct piece body_part(const struct exchange *x, const char *base, const char *block,
-                              int64_t c)
+static struct range body_range(const struct exchange *x, const char *base, const char *block,
+                               int64_t c)
 {
     int64_t left = body(x, block) - c * x->chunk;
-    return (struct piece){block - base + SN_COLLECTIVE_LENGTH + c * x->chunk, left < 0 ? 0
+    return (struct range){block - base + SN_COLLECTIVE_LENGTH + c * x->chunk, left < 0 ? 0
                                                                               : left < x->chunk
                                                                                   ? left
                                                                                   : x->chunk};
@@ -354,7 +354,7 @@ static bool exchange_lengths(const struct exchange *x)
                 SN_COLLECTIVE_LENGTH);
     for (int d = 1; d < x->size; d++)
         send(x, SN_PORT_SCATTER, next(x, d),
-             (struct piece){leaves(x, next(x, d)) - x->in, SN_COLLECTIVE_LENGTH});
+             (struct range){leaves(x, next(x, d)) - x->in, SN_COLLECTIVE_LENGTH});
     if (!sn_engine_complete(e, SN_PORT_SCATTER))
         return false;
     for (int m = 0; m < x->size; m++)
@@ -369,12 +369,12 @@ static void begin_bodies(const struct exchange *x, int64_t c)
 {
     int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
     for (int d = 1; d < x->size; d++) {
-        struct piece p = body_part(x, x->out, arrives(x, previous(x, d)), c);
+        struct range p = body_range(x, x->out, arrives(x, previous(x, d)), c);
         if (p.count > 0)
             receive(x, batch, previous(x, d), x->out + p.at, p.count);
     }
     for (int d = 1; d < x->size; d++) {
-        struct piece p = body_part(x, x->in, leaves(x, next(x, d)), c);
+        struct range p = body_range(x, x->in, leaves(x, next(x, d)), c);
         if (p.count > 0)
             send(x, batch, next(x, d), p);
     }

@@ -62,7 +62,7 @@ static void take_in(struct sn_engine *e)
         if (is_p2p(&e->queue.slot[slot].op))
             sn_p2p_begin(e, slot);
         else
-            e->pending[(e->first_pending + e->n_pending++) % SN_COMM_RING] = slot;
+            e->pending[(e->first_pending + e->n_pending++) % SN_COMM_QUEUE_DEPTH] = slot;
     }
 }
 
@@ -170,7 +170,7 @@ static void start(struct sn_engine *e, struct start_order *s)
         s->verdict.status = sn_hosts_prepare(e, &s->verdict);
     sn_engine_agree(e, &s->verdict);
     if (s->verdict.status == SN_OK && !e->port->failed && !sn_engine_has_failed(e))
-        sn_hosts_learn(e);
+        sn_hosts_discover(e);
 }
 
 /* By messages, so that root knows whose is missing (comm_watch.c). */
@@ -195,8 +195,8 @@ static void gather(struct sn_engine *e, const struct gather_order *g, int64_t by
 static void run_transfer(struct sn_engine *e, int slot)
 {
     const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
-    if (sn_window_takes(e, t))
-        sn_window_run(e, t);
+    if (sn_shm_takes(e, t))
+        sn_shm_run(e, t);
     else
         sn_collective_run(e, t);
 }
@@ -281,7 +281,7 @@ static void *communicate(void *arg)
         take_in(e);
         if (e->n_pending) {
             int slot = e->pending[e->first_pending];
-            e->first_pending = (e->first_pending + 1) % SN_COMM_RING;
+            e->first_pending = (e->first_pending + 1) % SN_COMM_QUEUE_DEPTH;
             e->n_pending--;
             more = carry_out(e, slot);
         } else if (e->n_flying) {
@@ -436,9 +436,9 @@ static void engine_set_watch(struct sn_comm *c, struct sn_flight_recorder *recor
     engine(c)->queue.limit_s = timeout_s;
 }
 
-void sn_engine_use_windows(struct sn_comm *c, bool use)
+void sn_engine_use_shm(struct sn_comm *c, bool use)
 {
-    atomic_store(&engine(c)->window.is_off, !use);
+    atomic_store(&engine(c)->shm.is_off, !use);
 }
 
 void sn_engine_stop(struct sn_engine *e)
@@ -446,7 +446,7 @@ void sn_engine_stop(struct sn_engine *e)
     (void)sn_comm_queue_post(&e->queue, &(struct sn_comm_op){.kind = SN_COMM_STOP});
     sn_comm_queue_fini(&e->queue);
     sn_hosts_fini(e);
-    sn_free(e->window.part);
+    sn_free(e->shm.area);
     sn_free(e->seats);
 }
 

@@ -7,7 +7,7 @@
  *   comm_hosts.c       who shares a host, and memory there
  *   comm_groups.c      the groups of a grid, and who of them shares memory
  *   comm_collective.c  collectives by messages
- *   comm_window.c      collectives through memory that the ranks of a host share
+ *   comm_shm.c         collectives through memory that the ranks of a host share
  *   comm_p2p.c         sends and receives
  *   comm_sized.c       lengths of sized blocks
  *   comm_watch.c       what is recorded, and the clock that looks at it
@@ -25,17 +25,18 @@
 
 struct sn_engine_group {
     int size, index; /* this rank's number among the members */
-    bool on_host;    /* all members share the window, */
+    bool on_host;    /* all members are on one host, */
     int *seat;       /* where member i is node rank seat[i] */
-    uint64_t phase;  /* of the window, and chunks that went through it: the same on all members */
+    uint64_t
+        phase; /* of the shared memory, and chunks that went through it: the same on all members */
     uint64_t chunks;
     uint64_t number; /* of the last collective, 1, 2, ... the same on all members */
     uint64_t p2p;    /* of the last send or receive of this rank */
 };
 
 /* Memory shared by the ranks of this host: one part each, by node rank. */
-struct sn_window {
-    char **part; /* NULL: there is none */
+struct sn_shm {
+    char **area; /* NULL: there is none */
     struct {
         int group;      /* whose members have read this rank's slot, */
         uint64_t phase; /* when all of them have come to this phase */
@@ -48,12 +49,12 @@ enum { SN_HOST_NAME = 64 };
 
 /* Who is where. */
 struct sn_engine_hosts {
-    struct sn_engine_told *told;   /* what process 0 has told all */
+    struct sn_host_table *table;   /* what process 0 has sent all */
     struct sn_engine_place *place; /* on process 0: what the others have said */
     char (*name)[SN_HOST_NAME];    /* on process 0, by process; NULL elsewhere */
     int *process_of;               /* by rank */
     int *ranks, n_ranks;           /* those of this host, ascending */
-    char *mapped;                  /* the window's memory */
+    char *mapped;                  /* shared memory */
     size_t mapped_bytes;
     bool has_name; /* its file: until all have mapped it */
 };
@@ -67,12 +68,12 @@ struct sn_engine_mark {
 };
 
 struct sn_watch {
-    struct sn_flight_recorder *recorder;      /* NULL: none */
-    int timeout_s;                            /* 0: never */
-    int current;                              /* slot of the collective under way; -1 if none, */
-    bool has_moved;                           /* which has moved since the last look */
-    double next_look;                         /* seconds of sn_clock */
-    struct sn_engine_mark mark[SN_COMM_RING]; /* by slot */
+    struct sn_flight_recorder *recorder; /* NULL: none */
+    int timeout_s;                       /* 0: never */
+    int current;                         /* slot of the collective under way; -1 if none, */
+    bool has_moved;                      /* which has moved since the last look */
+    double next_look;                    /* seconds of sn_clock */
+    struct sn_engine_mark mark[SN_COMM_QUEUE_DEPTH]; /* by slot */
 };
 
 struct sn_engine {
@@ -84,14 +85,14 @@ struct sn_engine {
     struct sn_engine_group group[SN_NGROUPS]; /* sizes are 0 before set_grid */
     int *seats;                               /* the memory behind theirs */
     struct sn_engine_hosts hosts;
-    struct sn_window window;
+    struct sn_shm shm;
     struct sn_watch watch;
-    int pending[SN_COMM_RING]; /* slots of operations that wait for their turn: a ring */
+    int pending[SN_COMM_QUEUE_DEPTH]; /* slots of operations that wait for their turn: a ring */
     unsigned first_pending, n_pending;
-    int flying[SN_COMM_RING]; /* slots of sends and receives under way */
+    int flying[SN_COMM_QUEUE_DEPTH]; /* slots of sends and receives under way */
     int n_flying;
     /* By slot: the receive of a sized block whose length is not here. */
-    bool headless[SN_COMM_RING];
+    bool headless[SN_COMM_QUEUE_DEPTH];
     int idle;        /* looks in vain since something last moved */
     int64_t woke_ns; /* when the last nap ended */
     int64_t look_ns; /* what a look takes from one nap to the next */
@@ -111,9 +112,9 @@ enum sn_status sn_engine_start(struct sn_engine *e, const char *name, sn_engine_
                                struct sn_err *err);
 /* Stop the thread, when what was posted is done; a port that has not failed is finished. */
 void sn_engine_stop(struct sn_engine *e);
-/* Test hook: collectives that begin from now on use messages only, or windows again. All members
- * alike, with nothing in flight. */
-void sn_engine_use_windows(struct sn_comm *c, bool use);
+/* Test hook: collectives that begin from now on use messages only, or shared memory again. All
+ * members alike, with nothing in flight. */
+void sn_engine_use_shm(struct sn_comm *c, bool use);
 
 /* ---- for the files of the engine; on the communication thread ---- */
 
@@ -152,10 +153,10 @@ static inline int sn_engine_member(const struct sn_engine *e, enum sn_group q, i
 /* As that of sn_comm_ops, until complete: a failure of the port is the caller's to look at. */
 void sn_engine_broadcast(struct sn_engine *e, char *buf, int64_t bytes, int root);
 
-/* Memory for what sn_hosts_learn learns: who shares a host with whom; collective. Afterwards
+/* Memory for what sn_hosts_discover learns: who shares a host with whom; collective. Afterwards
  * node_rank, node_size and node_first are known. */
 enum sn_status sn_hosts_prepare(struct sn_engine *e, struct sn_err *err);
-void sn_hosts_learn(struct sn_engine *e);
+void sn_hosts_discover(struct sn_engine *e);
 /* Rank r is process process_of[r] from now on. */
 void sn_hosts_renumber(struct sn_engine *e, const int *process_of);
 /* The host of the rank that is process 0 or, there, of any; "" if unknown. */
@@ -164,7 +165,7 @@ const char *sn_hosts_name(const struct sn_engine *e, int rank);
 int sn_hosts_seat(const struct sn_engine *e, int rank);
 /* Can the ranks of this host map memory together, and are there several? */
 bool sn_hosts_share(const struct sn_engine *e);
-/* Map zeroed memory of `bytes` for each rank of this host: window.part, on pages of its own. Every
+/* Map zeroed memory of `bytes` for each rank of this host: shm.area, on pages of its own. Every
  * rank says when all have done it, or have failed: sn_hosts_mapped. */
 enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *err);
 void sn_hosts_mapped(struct sn_engine *e);
@@ -177,12 +178,12 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
  * one only to say why a sized block is none. */
 void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t);
 
-/* True if all members use the window for this. */
-bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t);
-void sn_window_run(struct sn_engine *e, const struct sn_transfer *t);
+/* True if all members use the shared memory for this. */
+bool sn_shm_takes(const struct sn_engine *e, const struct sn_transfer *t);
+void sn_shm_run(struct sn_engine *e, const struct sn_transfer *t);
 /* While this rank's slot may not be filled: a rank that still reads it, in a collective of group
  * *q that this rank has left already. -1: none. */
-int sn_window_holder(const struct sn_engine *e, enum sn_group *q);
+int sn_shm_holder(const struct sn_engine *e, enum sn_group *q);
 
 /* Is the length of rank's sized block one that a block of this operation can have? If not the
  * communicator has failed, with a sentence. */
@@ -198,7 +199,7 @@ void sn_watch_begun(struct sn_engine *e, int slot);
 void sn_watch_done(struct sn_engine *e, int slot);
 /* Fail the communicator if something has waited too long. */
 void sn_watch_look(struct sn_engine *e);
-#define SN_WATCH_BEAT_S 0.05 /* seconds between two looks */
+#define SN_WATCH_PERIOD_S 0.05 /* seconds between two looks */
 /* Who is to blame that an operation does not move, as far as the records say. */
 void sn_watch_report_hang(struct sn_engine *e, int slot, char *text, size_t room);
 static inline bool sn_watch_is_p2p(const struct sn_comm_op *op)

@@ -1,6 +1,6 @@
 /*
  * comm_groups.c - the groups of a grid: member lists are arithmetic, so nothing is exchanged but
- * the verdict, the ranks of the host and the mapping of the window.
+ * the verdict, the ranks of the host and the mapping of the shared memory.
  */
 #include "lib/base/mem.h"
 #include "lib/comm/comm_engine.h"
@@ -16,7 +16,7 @@ static void make_group(struct sn_engine *e, enum sn_group q)
                                   .index = sn_group_index(&e->grid, rank, q),
                                   .seat = e->seats + (int)q * e->base.node_size,
                                   .number = number};
-    g->on_host = g->size > 1 && g->size <= e->base.node_size && e->window.part[0];
+    g->on_host = g->size > 1 && g->size <= e->base.node_size && e->shm.area[0];
     for (int i = 0; i < g->size && g->on_host; i++) {
         g->seat[i] = sn_hosts_seat(e, sn_engine_member(e, q, i));
         g->on_host = g->seat[i] >= 0;
@@ -31,23 +31,23 @@ static enum sn_status get_ready(struct sn_engine *e, const struct sn_grid *g, st
                        e->ops.name, sn_grid_ranks(g), e->base.size);
     if (!e->seats)
         e->seats = sn_alloc_n(SN_NGROUPS * host, sizeof(*e->seats));
-    if (!e->window.part)
-        e->window.part = sn_alloc_n(host, sizeof(*e->window.part));
-    if (!e->seats || !e->window.part)
+    if (!e->shm.area)
+        e->shm.area = sn_alloc_n(host, sizeof(*e->shm.area));
+    if (!e->seats || !e->shm.area)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for the groups of %zu ranks of a host",
                        e->ops.name, host);
-    if (!e->window.part[0] && sn_hosts_share(e))
-        return sn_hosts_map(e, sn_collective_window(e->base.size), err);
+    if (!e->shm.area[0] && sn_hosts_share(e))
+        return sn_hosts_map(e, sn_collective_shm_bytes(e->base.size), err);
     return SN_OK;
 }
 
-/* After an earlier grid: nobody uses the window now. */
-static void clear_window(struct sn_engine *e)
+/* After an earlier grid: nobody uses the shared memory now. */
+static void clear_shm(struct sn_engine *e)
 {
-    memset(e->window.part[e->base.node_rank], 0, SN_COLLECTIVE_HEAD);
+    memset(e->shm.area[e->base.node_rank], 0, SN_COLLECTIVE_HEAD);
     for (int s = 0; s < SN_COLLECTIVE_SLOTS; s++)
-        e->window.user[s].phase = 0;
-    e->window.awaited = -1;
+        e->shm.user[s].phase = 0;
+    e->shm.awaited = -1;
     e->port->ops->barrier(e->port);             /* before anybody raises a phase */
     (void)sn_engine_complete(e, SN_PORT_WORLD); /* the caller looks for a failure */
 }
@@ -64,7 +64,7 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
     for (int q = 0; q < SN_NGROUPS; q++)
         make_group(e, (enum sn_group)q);
     if (is_first)
-        e->window.awaited = -1;
-    else if (e->window.part[0])
-        clear_window(e);
+        e->shm.awaited = -1;
+    else if (e->shm.area[0])
+        clear_shm(e);
 }

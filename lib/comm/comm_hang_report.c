@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum {
-    BEATS = 12
+    LOOKS = 12
 }; /* for so many heartbeats others are looked at: less than rank 0 is waited for */
 
 /* "tensor 1, data 0": the axes that the grid has. */
@@ -65,7 +65,7 @@ static bool is_late(const struct sn_flight_view *late, const struct sn_flight_vi
 }
 
 /* All members have come to what `v` is in, yet it does not move: on one host, a rank that still
- * reads v's slot of the window keeps it from being filled. */
+ * reads v's slot of the shared memory keeps it from being filled. */
 static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v)
 {
     struct sn_flight_view next;
@@ -86,8 +86,8 @@ static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v)
  * the others may be asking the same. */
 static void wait_for_heartbeats(struct sn_engine *e)
 {
-    struct timespec moment = {.tv_nsec = (long)(1e9 * SN_WATCH_BEAT_S)};
-    for (int i = 0; i < BEATS; i++) {
+    struct timespec moment = {.tv_nsec = (long)(1e9 * SN_WATCH_PERIOD_S)};
+    for (int i = 0; i < LOOKS; i++) {
         (void)nanosleep(&moment, NULL); /* a shorter one is made up by the next */
         sn_flight_heartbeat(e->watch.recorder);
         sn_comm_queue_heartbeat(&e->queue); /* the compute thread sees that this one works */
@@ -209,7 +209,8 @@ static bool is_waiting_well(struct sn_engine *e, const struct sn_flight_view *v,
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank.
- * Where the chain comes back to where it was, all in it wait, and who has no heartbeat is its end. */
+ * Where the chain comes back to where it was, all in it wait, and who has no heartbeat is its
+ * end. */
 static void accuse_cause(struct sn_engine *e, const struct sn_flight_view *first, char *text,
                          size_t room)
 {
@@ -268,7 +269,7 @@ static bool find_holder(struct sn_engine *e, char *text, size_t room)
 {
     char what[64];
     enum sn_group q = SN_GROUP_WORLD;
-    int rank = sn_window_holder(e, &q);
+    int rank = sn_shm_holder(e, &q);
     struct sn_flight_view v;
     if (rank < 0 || sn_flight_read(&v, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK)
         return false;

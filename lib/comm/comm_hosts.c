@@ -30,16 +30,16 @@ struct sn_engine_place {
     int32_t process;
 };
 
-/* What process 0 tells. */
-struct sn_engine_told {
+/* What process 0 sends to all. */
+struct sn_host_table {
     uint64_t nonce;          /* of the memory's name */
     char name[SN_HOST_NAME]; /* of the host of process 0 */
     int32_t first[];         /* by process: the first of its host, f; ~f: no memory in common */
 };
 
-static size_t told_bytes(const struct sn_engine *e)
+static size_t host_table_bytes(const struct sn_engine *e)
 {
-    return sizeof(struct sn_engine_told) + (size_t)e->base.size * sizeof(int32_t);
+    return sizeof(struct sn_host_table) + (size_t)e->base.size * sizeof(int32_t);
 }
 
 enum sn_status sn_hosts_prepare(struct sn_engine *e, struct sn_err *err)
@@ -47,12 +47,12 @@ enum sn_status sn_hosts_prepare(struct sn_engine *e, struct sn_err *err)
     struct sn_engine_hosts *h = &e->hosts;
     size_t size = (size_t)e->base.size;
     bool is_first = e->port->process == 0;
-    h->told = sn_alloc(told_bytes(e));
+    h->table = sn_alloc(host_table_bytes(e));
     h->place = sn_alloc_n(is_first ? size : 1, sizeof(*h->place));
     h->ranks = sn_alloc_n(size, sizeof(*h->ranks));
     h->process_of = sn_alloc_n(size, sizeof(*h->process_of));
     h->name = is_first ? sn_alloc_n(size, sizeof(*h->name)) : NULL;
-    if (!h->told || !h->place || !h->ranks || !h->process_of || (is_first && !h->name))
+    if (!h->table || !h->place || !h->ranks || !h->process_of || (is_first && !h->name))
         return sn_fail(err, SN_ENOMEM, "%s: no memory for the hosts of %zu ranks", e->ops.name,
                        size);
     return SN_OK;
@@ -82,11 +82,11 @@ static int by_host(const void *x, const void *y)
 }
 
 /* On process 0: who is the first of each host. Sorts the places. */
-static void decide(struct sn_engine_told *told, struct sn_engine_place *p, int size)
+static void decide(struct sn_host_table *table, struct sn_engine_place *p, int size)
 {
-    memcpy(told->name, p[0].name, sizeof(told->name)); /* process 0's own: not yet sorted */
-    told->nonce = (uint64_t)getpid();
-    (void)getentropy(&told->nonce, sizeof(told->nonce)); /* a number that nobody else has */
+    memcpy(table->name, p[0].name, sizeof(table->name)); /* process 0's own: not yet sorted */
+    table->nonce = (uint64_t)getpid();
+    (void)getentropy(&table->nonce, sizeof(table->nonce)); /* a number that nobody else has */
     qsort(p, (size_t)size, sizeof(*p), by_host);
     for (int from = 0, to; from < size; from = to) {
         bool shares = p[from].shared != 0;
@@ -95,7 +95,7 @@ static void decide(struct sn_engine_told *told, struct sn_engine_place *p, int s
              to++)
             shares = shares && p[to].shared == p[from].shared;
         for (int i = from; i < to; i++)
-            told->first[p[i].process] = shares ? p[from].process : ~p[from].process;
+            table->first[p[i].process] = shares ? p[from].process : ~p[from].process;
     }
 }
 
@@ -103,20 +103,20 @@ static void decide(struct sn_engine_told *told, struct sn_engine_place *p, int s
 static void find_neighbours(struct sn_engine *e)
 {
     struct sn_engine_hosts *h = &e->hosts;
-    int32_t mine = h->told->first[e->port->process];
+    int32_t mine = h->table->first[e->port->process];
     h->n_ranks = 0;
     for (int r = 0; r < e->base.size; r++) {
         int process = h->process_of[r];
         if (process == e->port->process)
             e->base.node_rank = h->n_ranks;
-        if (h->told->first[process] == mine)
+        if (h->table->first[process] == mine)
             h->ranks[h->n_ranks++] = r;
     }
     e->base.node_size = h->n_ranks;
     e->base.node_first = h->ranks[0];
 }
 
-void sn_hosts_learn(struct sn_engine *e)
+void sn_hosts_discover(struct sn_engine *e)
 {
     struct sn_engine_hosts *h = &e->hosts;
     struct sn_engine_place mine;
@@ -129,11 +129,11 @@ void sn_hosts_learn(struct sn_engine *e)
     for (int r = 0; h->name && r < e->base.size; r++)
         memcpy(h->name[r], h->place[r].name, sizeof(h->name[r]));
     if (h->name)
-        decide(h->told, h->place, e->base.size);
-    sn_engine_broadcast(e, (char *)h->told, (int64_t)told_bytes(e), 0);
+        decide(h->table, h->place, e->base.size);
+    sn_engine_broadcast(e, (char *)h->table, (int64_t)host_table_bytes(e), 0);
     if (e->port->failed || sn_engine_has_failed(e))
         return;
-    e->base.nonce = h->told->nonce;
+    e->base.nonce = h->table->nonce;
     find_neighbours(e);
 }
 
@@ -153,7 +153,7 @@ const char *sn_hosts_name(const struct sn_engine *e, int rank)
     const struct sn_engine_hosts *h = &e->hosts;
     int process = h->process_of[rank];
     if (process == 0)
-        return h->told->name;
+        return h->table->name;
     return h->name ? h->name[process] : "";
 }
 
@@ -170,18 +170,18 @@ int sn_hosts_seat(const struct sn_engine *e, int rank)
     return low < e->hosts.n_ranks && e->hosts.ranks[low] == rank ? low : -1;
 }
 
-/* ---- the window ------------------------------------------------------------------------------ */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
-static void window_name(const struct sn_engine *e, char *name, size_t room)
+static void shm_name(const struct sn_engine *e, char *name, size_t room)
 {
-    const struct sn_engine_told *t = e->hosts.told;
+    const struct sn_host_table *t = e->hosts.table;
     (void)snprintf(name, room, "/sennit-%016llx-%d", (unsigned long long)t->nonce,
                    (int)t->first[e->port->process]);
 }
 
 bool sn_hosts_share(const struct sn_engine *e)
 {
-    return e->hosts.n_ranks > 1 && e->hosts.told->first[e->port->process] >= 0;
+    return e->hosts.n_ranks > 1 && e->hosts.table->first[e->port->process] >= 0;
 }
 
 /* The pages of this rank's part, from the memory that is near it. Returns an errno. */
@@ -202,7 +202,7 @@ enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *e
     char name[64];
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t each = ((size_t)bytes + page - 1) / page * page, whole = each * (size_t)h->n_ranks;
-    window_name(e, name, sizeof(name));
+    shm_name(e, name, sizeof(name));
     int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     h->has_name = fd >= 0;
     int rc = fd < 0 ? errno : reserve(fd, (size_t)e->base.node_rank * each, each, whole);
@@ -220,14 +220,14 @@ enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *e
     h->mapped = at;
     h->mapped_bytes = whole;
     for (int i = 0; i < h->n_ranks; i++)
-        e->window.part[i] = at + (size_t)i * each;
+        e->shm.area[i] = at + (size_t)i * each;
     return SN_OK;
 }
 
 void sn_hosts_mapped(struct sn_engine *e)
 {
     char name[64];
-    window_name(e, name, sizeof(name));
+    shm_name(e, name, sizeof(name));
     if (e->base.node_rank == 0 && e->hosts.has_name)
         (void)shm_unlink(name); /* its mappings stay */
     e->hosts.has_name = false;
@@ -238,7 +238,7 @@ void sn_hosts_fini(struct sn_engine *e)
     struct sn_engine_hosts *h = &e->hosts;
     if (h->mapped)
         (void)munmap(h->mapped, h->mapped_bytes);
-    sn_free(h->told);
+    sn_free(h->table);
     sn_free(h->place);
     sn_free(h->ranks);
     sn_free(h->process_of);

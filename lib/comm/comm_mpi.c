@@ -176,8 +176,9 @@ static enum sn_status allocate(struct mpi_port *m, struct sn_err *err)
     size_t each = 2 * (size_t)(m->base.size - 1), longest = each;
     if (longest < SN_PORT_P2P_PIECES)
         longest = SN_PORT_P2P_PIECES;
-    m->requests = sn_alloc_n(SN_PORT_WORLD * each + (size_t)SN_COMM_RING * SN_PORT_P2P_PIECES,
-                             sizeof(*m->requests));
+    m->requests =
+        sn_alloc_n(SN_PORT_WORLD * each + (size_t)SN_COMM_QUEUE_DEPTH * SN_PORT_P2P_PIECES,
+                   sizeof(*m->requests));
     m->statuses = sn_alloc_n(longest, sizeof(*m->statuses));
     if (!m->requests || !m->statuses)
         return sn_fail(err, SN_ENOMEM, "mpi: no memory for the requests of %d ranks", m->base.size);

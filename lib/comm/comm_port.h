@@ -24,7 +24,7 @@ enum {
     SN_PORT_GATHER = SN_COLLECTIVE_SLOTS,
     SN_PORT_WORLD = 2 * SN_COLLECTIVE_SLOTS, /* the port's own collectives: one at a time */
     SN_PORT_P2P,                             /* + slot of the queue */
-    SN_PORT_BATCHES = SN_PORT_P2P + SN_COMM_RING,
+    SN_PORT_BATCHES = SN_PORT_P2P + SN_COMM_QUEUE_DEPTH,
     SN_PORT_P2P_PIECES = 17,          /* messages of one such batch: a length and 16 pieces */
     SN_PORT_PIECE_MAX = 1 << 30,      /* bytes: counts of MPI are ints */
     SN_PORT_TAGS = 1 << 15,           /* of one channel */

@@ -120,8 +120,8 @@ static void await(struct sn_comm_queue *q, uint64_t what)
 
 static int find_free(struct sn_comm_queue *q)
 {
-    for (int i = 0; i < SN_COMM_RING; i++) {
-        int at = (q->next + i) % SN_COMM_RING;
+    for (int i = 0; i < SN_COMM_QUEUE_DEPTH; i++) {
+        int at = (q->next + i) % SN_COMM_QUEUE_DEPTH;
         if (atomic_load_explicit(&q->slot[at].done, memory_order_acquire) == q->slot[at].uses)
             return at;
     }
@@ -144,18 +144,18 @@ static int get_free(struct sn_comm_queue *q)
 sn_request sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op)
 {
     int at = get_free(q);
-    q->next = (at + 1) % SN_COMM_RING;
+    q->next = (at + 1) % SN_COMM_QUEUE_DEPTH;
     q->slot[at].op = *op;
     q->slot[at].uses++;
-    q->order[atomic_load(&q->posted.value) % SN_COMM_RING] = at;
+    q->order[atomic_load(&q->posted.value) % SN_COMM_QUEUE_DEPTH] = at;
     counter_add(&q->posted);
-    return q->slot[at].uses * SN_COMM_RING + (uint64_t)at;
+    return q->slot[at].uses * SN_COMM_QUEUE_DEPTH + (uint64_t)at;
 }
 
 bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_request request)
 {
-    const struct sn_comm_slot *s = &q->slot[request % SN_COMM_RING];
-    uint64_t use = request / SN_COMM_RING;
+    const struct sn_comm_slot *s = &q->slot[request % SN_COMM_QUEUE_DEPTH];
+    uint64_t use = request / SN_COMM_QUEUE_DEPTH;
     if (atomic_load_explicit(&s->done, memory_order_acquire) >= use)
         return true;
     await(q, request);
@@ -181,7 +181,7 @@ int sn_comm_queue_take(struct sn_comm_queue *q)
 {
     if (atomic_load_explicit(&q->posted.value, memory_order_acquire) == q->taken)
         return -1;
-    return q->order[q->taken++ % SN_COMM_RING];
+    return q->order[q->taken++ % SN_COMM_QUEUE_DEPTH];
 }
 
 void sn_comm_queue_done(struct sn_comm_queue *q, int slot)
@@ -198,7 +198,7 @@ bool sn_comm_queue_is_awaited(const struct sn_comm_queue *q)
 bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot)
 {
     uint64_t what = atomic_load(&q->awaited);
-    return what == SN_COMM_ANY || (what != 0 && (int)(what % SN_COMM_RING) == slot);
+    return what == SN_COMM_ANY || (what != 0 && (int)(what % SN_COMM_QUEUE_DEPTH) == slot);
 }
 
 void sn_comm_queue_idle(struct sn_comm_queue *q, int64_t ns)

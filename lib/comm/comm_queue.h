@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SN_COMM_RING = 256 }; /* operations in flight */
+enum { SN_COMM_QUEUE_DEPTH = 256 }; /* operations in flight */
 
 enum sn_comm_kind {
     SN_COMM_TRANSFER,
@@ -53,8 +53,8 @@ struct sn_comm_slot {
 
 struct sn_comm_queue {
     pthread_t consumer;
-    struct sn_comm_slot slot[SN_COMM_RING];
-    int order[SN_COMM_RING]; /* slots in the order of posting */
+    struct sn_comm_slot slot[SN_COMM_QUEUE_DEPTH];
+    int order[SN_COMM_QUEUE_DEPTH]; /* slots in the order of posting */
     struct sn_comm_counter posted, completed;
     uint64_t taken;              /* the consumer's */
     int next;                    /* the producer's: where to look for a free slot first */
@@ -73,8 +73,8 @@ void sn_comm_queue_fini(struct sn_comm_queue *q);
 
 /* Producer: returns the operation's request, never 0; waits while all slots are in use. */
 sn_request sn_comm_queue_post(struct sn_comm_queue *q, const struct sn_comm_op *op);
-/* Producer: until the request's operation is done; false when the consumer is stuck: no heartbeat for
- * limit_s seconds. */
+/* Producer: until the request's operation is done; false when the consumer is stuck: no heartbeat
+ * for limit_s seconds. */
 bool sn_comm_queue_wait(struct sn_comm_queue *q, sn_request request);
 /* Producer: until all that was posted is done; false as above. */
 bool sn_comm_queue_drain(struct sn_comm_queue *q);

@@ -131,7 +131,7 @@ void sn_watch_look(struct sn_engine *e)
     w->has_moved = false;
     if (now < w->next_look)
         return;
-    w->next_look = now + SN_WATCH_BEAT_S;
+    w->next_look = now + SN_WATCH_PERIOD_S;
     if (w->recorder)
         sn_flight_heartbeat(w->recorder);
     int late = -1;

@@ -107,7 +107,7 @@ static void say_stuck(const struct sn_solo *v, struct sn_err *err)
 }
 
 /* One meeting. Returns true when it was the last, with the outcome in *err. */
-static bool meet(struct sn_solo *v, struct moved *m, int *word, struct sn_err *err)
+static bool poll_all(struct sn_solo *v, struct moved *m, int *word, struct sn_err *err)
 {
     (void)pthread_mutex_lock(&v->lock);
     bool has_ended = v->has_ended;
@@ -146,7 +146,7 @@ static void *watch_over(void *self)
         wait_for_end(v, sn_clock() + pause); /* who has ended waits in the meeting */
         (void)pthread_mutex_unlock(&v->lock);
         pause = 2 * pause < most ? 2 * pause : most;
-    } while (!meet(v, &m, &word, &err));
+    } while (!poll_all(v, &m, &word, &err));
     leave_without(v, &err);
     v->status = (enum sn_status)word; /* for who joins this thread */
     v->err = err;

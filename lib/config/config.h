@@ -181,7 +181,7 @@ struct sn_layout_config {
                           all at once; 0: by price (lib/search/chunks.h), and no chunks */
     double expert_buffer;   /* rows of a rank's window of experts' tokens, times the mean */
     int micro_batch;        /* sequences */
-    int virtual_stages;     /* model pieces per pipeline stage */
+    int virtual_stages;     /* stage modules per pipeline stage */
     bool sequence_parallel; /* no effect while tensor is 1 */
     enum sn_schedule schedule;
     enum sn_recompute recompute;
@@ -189,7 +189,7 @@ struct sn_layout_config {
     int zero;                  /* 0 .. 3 */
     enum sn_context_kind context_kind;
     int n_split;             /* 0: auto, else pipeline x virtual_stages */
-    int split[SN_SPLIT_MAX]; /* layers of each piece, in the order of the model */
+    int split[SN_SPLIT_MAX]; /* layers of each stage module, in the order of the model */
     int n_axis_order;        /* 5, or 4 without expert */
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
@@ -252,8 +252,8 @@ struct sn_checkpoint_config {
     enum sn_damaged damaged;
 };
 
-/* What a batch script asks for; what is left out is the site profile's (slurm/site/site.h). None of it
- * changes what a run computes. Texts hold no character that has a meaning in a script
+/* What a batch script asks for; what is left out is the site profile's (slurm/site/site.h). None of
+ * it changes what a run computes. Texts hold no character that has a meaning in a script
  * (rules_slurm.c), but for `setup`, which is shell. */
 struct sn_slurm_config {
     struct sn_text_place site_at;
@@ -311,7 +311,8 @@ enum sn_status sn_config_load_layout(struct sn_config *out, const char *path,
 int sn_config_ranks(const struct sn_config *c);
 /* Ranks that share one copy of the model: all axes but data. */
 int sn_config_copy_ranks(const struct sn_layout_config *l);
-/* Those that the layout names itself: one copy where it leaves layout.data to the number of ranks. */
+/* Those that the layout names itself: one copy where it leaves layout.data to the number of
+ * ranks. */
 int sn_config_least_ranks(const struct sn_layout_config *l);
 /* Tokens of a micro-batch that a rank has, before sequence parallelism cuts them. */
 int64_t sn_config_tokens(const struct sn_config *c);

@@ -16,7 +16,7 @@ const struct sn_schedule_traits *sn_schedule_traits(enum sn_schedule s)
     return &traits[s];
 }
 
-const char *sn_schedules_with_parts(char buf[SN_SCHEDULES_SIZE])
+const char *sn_schedules_with_virtual_stages(char buf[SN_SCHEDULES_SIZE])
 {
     unsigned has = 0;
     for (int s = 0; s < SN_NSCHEDULES; s++)

@@ -46,6 +46,6 @@ extern const char *const sn_schedule_names[SN_NSCHEDULES + 1]; /* the last is NU
 const struct sn_schedule_traits *sn_schedule_traits(enum sn_schedule s);
 /* Those that have virtual stages, for a sentence: "interleaved"; returns buf. */
 enum { SN_SCHEDULES_SIZE = 64 };
-const char *sn_schedules_with_parts(char buf[SN_SCHEDULES_SIZE]);
+const char *sn_schedules_with_virtual_stages(char buf[SN_SCHEDULES_SIZE]);
 
 #endif

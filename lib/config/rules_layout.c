@@ -354,7 +354,7 @@ static enum sn_status schedule_has_virtual_stages(const struct sn_config *c,
                                 "%d needs layout.pipeline of at least 2; use 1", l->virtual_stages);
     if (l->virtual_stages == 1 || sn_schedule_traits(l->schedule)->virtual_stages)
         return SN_OK;
-    (void)sn_schedules_with_parts(have);
+    (void)sn_schedules_with_virtual_stages(have);
     return sn_settings_fail(s, "layout.virtual_stages", err,
                             "%d needs schedule %s, not %s; use 1 or schedule: %s",
                             l->virtual_stages, have, sn_schedule_names[l->schedule], have);
@@ -378,16 +378,16 @@ static enum sn_status micro_batches_make_groups(const struct sn_config *c,
                             sn_near_multiples(near, group, c->train.global_batch));
 }
 
-/* ", such as [3, 3, 2]" for as many pieces as a sentence holds. */
-static const char *split_example(char buf[SN_WANT_SIZE], int layers, int pieces)
+/* ", such as [3, 3, 2]" for as many stage modules as a sentence holds. */
+static const char *split_example(char buf[SN_WANT_SIZE], int layers, int modules)
 {
     int len = 0;
     buf[0] = '\0';
-    if (pieces > 16)
+    if (modules > 16)
         return buf;
-    for (int i = 0; i < pieces; i++)
+    for (int i = 0; i < modules; i++)
         len += snprintf(buf + len, SN_WANT_SIZE - (size_t)len, "%s%d", i ? ", " : ", such as [",
-                        layers / pieces + (i < layers % pieces));
+                        layers / modules + (i < layers % modules));
     (void)snprintf(buf + len, SN_WANT_SIZE - (size_t)len, "]");
     return buf;
 }
@@ -396,19 +396,19 @@ static enum sn_status split_covers_layers(const struct sn_config *c, const struc
                                           struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
-    int pieces = l->pipeline * l->virtual_stages, layers = 0;
+    int modules = l->pipeline * l->virtual_stages, layers = 0;
     char example[SN_WANT_SIZE];
     for (int i = 0; i < l->n_split; i++)
         layers += l->split[i];
-    if (l->n_split == 0 || (l->n_split == pieces && layers == c->model.layers))
+    if (l->n_split == 0 || (l->n_split == modules && layers == c->model.layers))
         return SN_OK;
-    (void)split_example(example, c->model.layers, pieces);
-    if (l->n_split != pieces)
+    (void)split_example(example, c->model.layers, modules);
+    if (l->n_split != modules)
         return sn_settings_fail(s, "layout.split", err,
                                 "%d number%s, but pipeline x virtual_stages is %d x %d; want "
                                 "%d%s, or auto",
                                 l->n_split, l->n_split == 1 ? "" : "s", l->pipeline,
-                                l->virtual_stages, pieces, example);
+                                l->virtual_stages, modules, example);
     return sn_settings_fail(s, "layout.split", err,
                             "the sum is %d, but model.layers is %d; want that sum%s, or auto",
                             layers, c->model.layers, example);

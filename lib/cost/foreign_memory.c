@@ -18,16 +18,16 @@ static double elements(const struct sn_job *j, enum sn_hold held)
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* Layers of a part; and how often the head is among its operations. */
-static int layers_of(const struct sn_job *j, int part, bool *has_head)
+/* Layers of a virtual stage; and how often the head is among its operations. */
+static int layers_of(const struct sn_job *j, int vstage, bool *has_head)
 {
     const struct sn_program *p = &j->train;
     int layers = 0, last = -1;
-    for (int c = 0; c < p->n_chunks; c++) {
-        const struct sn_chunk *chunk = &p->chunks[c];
-        if (chunk->kind != SN_CHUNK_FORWARD || chunk->scope.virtual_stage != part)
+    for (int c = 0; c < p->n_segments; c++) {
+        const struct sn_segment *segment = &p->segments[c];
+        if (segment->kind != SN_SEGMENT_FORWARD || segment->scope.virtual_stage != vstage)
             continue;
-        for (int i = chunk->first; i < chunk->first + chunk->n; i++) {
+        for (int i = segment->first; i < segment->first + segment->n; i++) {
             int layer = p->ops[i].layer; /* the head counts as the one behind the last */
             if (layer > last && layer < j->config->model.layers) {
                 layers++;
@@ -51,7 +51,7 @@ static double activations(const struct sn_job *j, const struct sn_software *s)
     double layer = wide * norms / replicas + (wide * s->kept_sharded + scores) / tensor;
     double kept = 0;
     bool has_head = false, again = l->recompute == SN_RECOMPUTE_FULL;
-    for (int v = 0; v < j->train.parts; v++) {
+    for (int v = 0; v < j->train.vstages; v++) {
         double copies = (double)layers_of(j, v, &has_head) * j->train.slots[v];
         kept += copies * (again ? (double)sn_dtype_size(j->dtype) * wide / replicas : layer);
     }

@@ -5,10 +5,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static int tell(int answer, char *why, size_t room, const char *fmt, ...)
+static int answer_with(int answer, char *why, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-static int tell(int answer, char *why, size_t room, const char *fmt, ...)
+static int answer_with(int answer, char *why, size_t room, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -24,19 +24,20 @@ int sn_hops_even(const struct sn_machine *m, const struct sn_grid *g, char *why,
 {
     int members = sn_group_size(g, 0, SN_GROUP_EXPERT), on_node = m->devices;
     if (members == 1)
-        return tell(0, why, room, "no experts are shared out");
+        return answer_with(0, why, room, "no experts are shared out");
     int apart = sn_group_member(g, 0, SN_GROUP_EXPERT, 1);
     int64_t block = (int64_t)members * apart;
     if (on_node < 1 || m->n_levels < 2 || (block <= on_node && on_node % block == 0))
-        return tell(0, why, room, "the ranks that share experts out are on one node");
+        return answer_with(0, why, room, "the ranks that share experts out are on one node");
     if (apart % on_node == 0)
-        return tell(0, why, room, "each rank that shares experts out is on a node of its own");
+        return answer_with(0, why, room,
+                           "each rank that shares experts out is on a node of its own");
     if (on_node % apart == 0 && block % on_node == 0)
-        return tell(on_node / apart, why, room, "%d on each of %d nodes", on_node / apart,
-                    (int)(block / on_node));
-    return tell(0, why, room,
-                "%d ranks that share experts out, %d apart, lie unevenly on nodes of %d", members,
-                apart, on_node);
+        return answer_with(on_node / apart, why, room, "%d on each of %d nodes", on_node / apart,
+                           (int)(block / on_node));
+    return answer_with(0, why, room,
+                       "%d ranks that share experts out, %d apart, lie unevenly on nodes of %d",
+                       members, apart, on_node);
 }
 
 double sn_hops_price(struct sn_pricer *p, const struct sn_grid *g, int64_t e, enum sn_dtype dtype)
@@ -79,10 +80,11 @@ void sn_hops_choose(struct sn_hops *out, const struct sn_config *c, const struct
         (void)snprintf(h.why, sizeof(h.why), "rows go to all slices of experts at once");
     }
     if (c->model.experts.router == SN_ROUTER_DENSE)
-        h.even =
-            tell(0, h.why, sizeof(h.why), "all experts compute all tokens, which are gathered");
+        h.even = answer_with(0, h.why, sizeof(h.why),
+                             "all experts compute all tokens, which are gathered");
     if (c->layout.compress.coding[SN_CODED_EXPERT].on)
-        h.even = tell(0, h.why, sizeof(h.why), "rows are compressed, and would be at each hop");
+        h.even =
+            answer_with(0, h.why, sizeof(h.why), "rows are compressed, and would be at each hop");
     if (sn_config_expert_members(c) > 1)
         compare(&h, &p, c, g);
     if (c->layout.expert <= 1)

@@ -309,7 +309,7 @@ static int64_t sent_by_stage(const struct sn_job *j, const struct sn_op *op,
 }
 
 /* In proportion to the pairs; what rounding leaves goes to the outermost level used. */
-static void deal(int64_t bytes[SN_MAX_LEVELS], int64_t total, const struct pairs *c)
+static void distribute(int64_t bytes[SN_MAX_LEVELS], int64_t total, const struct pairs *c)
 {
     int64_t left = total;
     int top = 0;
@@ -331,15 +331,16 @@ void sn_price_levels(const struct sn_pricer *p, const struct sn_job *stage,
     const struct sn_program *prog = &stage->train;
     for (int i = 0; i < SN_MAX_LEVELS; i++)
         bytes[i] = 0;
-    for (int c = 0; c < prog->n_chunks; c++)
-        for (int i = prog->chunks[c].first; i < prog->chunks[c].first + prog->chunks[c].n; i++) {
+    for (int c = 0; c < prog->n_segments; c++)
+        for (int i = prog->segments[c].first; i < prog->segments[c].first + prog->segments[c].n;
+             i++) {
             const struct sn_op *op = &prog->ops[i];
             struct sn_communication what;
             if (op->extra || !sn_op_communication(&what, prog, op) || what.kind == SN_RECV)
                 continue;
             int64_t total = sent_by_stage(stage, op, &what);
             if (total > 0)
-                deal(bytes, total * sn_program_runs(prog, c, op->when),
-                     pairs_of(&l, op, what.kind));
+                distribute(bytes, total * sn_program_runs(prog, c, op->when),
+                           pairs_of(&l, op, what.kind));
         }
 }

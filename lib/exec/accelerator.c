@@ -165,7 +165,7 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_conf
 }
 
 /* What a rank tells the others. */
-struct told {
+struct device_report {
     int32_t has, joins; /* a device; channels */
     unsigned char uuid[16];
     char why[400]; /* it has no channels */
@@ -179,7 +179,7 @@ struct verdict {
 
 /* Two ranks of one device have no channel: NCCL refuses them. SN_SHARED_CHANNELS, a test hook, lets
  * them try, each as a host of its own (NCCL_HOSTID). */
-static void judge(struct verdict *v, const struct told *all, size_t n)
+static void judge(struct verdict *v, const struct device_report *all, size_t n)
 {
     bool may_share = getenv("SN_SHARED_CHANNELS") != NULL;
     v->is_one = 1;
@@ -202,9 +202,9 @@ static void judge(struct verdict *v, const struct told *all, size_t n)
 static enum sn_status compare(struct verdict *v, const struct sn_accelerator *a,
                               struct sn_comm *comm, enum sn_status st, struct sn_err *err)
 {
-    struct told mine = {.has = a->device != NULL, .joins = a->device && a->ops->transfer};
+    struct device_report mine = {.has = a->device != NULL, .joins = a->device && a->ops->transfer};
     size_t size = (size_t)comm->size;
-    struct told *all = sn_alloc_n(size, sizeof(*all));
+    struct device_report *all = sn_alloc_n(size, sizeof(*all));
     memcpy(mine.uuid, a->info.uuid, sizeof(mine.uuid));
     if (mine.has && !mine.joins && a->ops->no_channels)
         (void)snprintf(mine.why, sizeof(mine.why), "%s", a->ops->no_channels());

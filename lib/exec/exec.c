@@ -13,7 +13,7 @@
 static int most_slots(const struct sn_program *p)
 {
     int most = 1;
-    for (int v = 0; v < p->parts; v++)
+    for (int v = 0; v < p->vstages; v++)
         most = p->slots[v] > most ? p->slots[v] : most;
     return most;
 }
@@ -24,18 +24,18 @@ static int most_slots(const struct sn_program *p)
 static bool requests_create(struct sn_exec *x, const struct sn_program *p)
 {
     int slots = most_slots(p), n = 0;
-    x->first_posted = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
-    if (!x->first_posted)
+    x->first_request = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
+    if (!x->first_request)
         return false;
     for (int i = 0; i < p->n_ops; i++) /* how many each has */
-        x->first_posted[p->ops[i].id] = p->ops[i].per_slot ? slots : 1;
+        x->first_request[p->ops[i].id] = p->ops[i].per_slot ? slots : 1;
     for (int id = 0; id <= p->next_id; id++) {
-        int count = x->first_posted[id];
-        x->first_posted[id] = n;
+        int count = x->first_request[id];
+        x->first_request[id] = n;
         n += id == p->next_id ? 0 : count > 1 ? count : 1;
     }
-    x->posted = sn_alloc_n((size_t)n + 1, sizeof(*x->posted));
-    return x->posted != NULL;
+    x->requests = sn_alloc_n((size_t)n + 1, sizeof(*x->requests));
+    return x->requests != NULL;
 }
 
 /* Does it change weights, masters or moments? What codecs lost of gradients changes at any time: no
@@ -61,7 +61,7 @@ static int find_fence(const struct sn_job *j)
     const struct sn_program *p = &j->train;
     int agreement = -1;
     for (int s = 0; s < p->n_sched; s++) {
-        const struct sn_chunk *c = &p->chunks[p->sched[s].chunk];
+        const struct sn_segment *c = &p->segments[p->sched[s].segment];
         struct sn_at at = {.micro = p->sched[s].micro, .micros = p->micros};
         for (int i = c->first; i < c->first + c->n; i++) {
             if (!sn_exec_due(&p->ops[i], &at))
@@ -114,8 +114,8 @@ void sn_exec_destroy(struct sn_exec *x)
     if (!x)
         return;
     x->backend->destroy(x);
-    sn_free(x->posted);
-    sn_free(x->first_posted);
+    sn_free(x->requests);
+    sn_free(x->first_request);
     sn_free(x);
 }
 
@@ -146,11 +146,11 @@ void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg)
     x->idle_arg = arg;
 }
 
-enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
-                                struct sn_err *err)
+enum sn_status sn_exec_set_report(struct sn_exec *x, sn_exec_report *report, void *arg,
+                                  struct sn_err *err)
 {
-    x->tell = tell;
-    x->tell_arg = arg;
+    x->report = report;
+    x->report_arg = arg;
     return x->backend->make_clocks(x, err);
 }
 
@@ -259,8 +259,8 @@ void sn_exec_take_time(struct sn_exec *x, const struct sn_op *op, double seconds
     t->seconds += seconds;
     t->runs++;
     t->flops += sn_op_flops(op);
-    if (x->tell)
-        x->tell(x->tell_arg, op, seconds);
+    if (x->report)
+        x->report(x->report_arg, op, seconds);
 }
 
 /* Operations first .. end - 1, in one round. */
@@ -292,12 +292,12 @@ static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, c
     return SN_OK;
 }
 
-/* Run what is due of a chunk. */
-static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int chunk,
+/* Run what is due of a segment. */
+static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int segment,
                            struct sn_at at, struct sn_err *err)
 {
-    int end = p->chunks[chunk].first + p->chunks[chunk].n;
-    for (int i = p->chunks[chunk].first, next; i < end; i = next) {
+    int end = p->segments[segment].first + p->segments[segment].n;
+    for (int i = p->segments[segment].first, next; i < end; i = next) {
         bool extra = p->ops[i].extra;
         for (next = i + 1; next < end && p->ops[next].extra == extra; next++)
             continue;
@@ -307,12 +307,12 @@ static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int ch
     return SN_OK;
 }
 
-enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                             struct sn_at at, struct sn_err *err)
+enum sn_status sn_exec_segment(struct sn_exec *x, const struct sn_program *p, int segment,
+                               struct sn_at at, struct sn_err *err)
 {
     x->is_past_fence = false;
     SN_TRY(x->backend->begin(x, p, false, err));
-    SN_TRY(walk(x, p, chunk, at, err));
+    SN_TRY(walk(x, p, segment, at, err));
     return x->backend->end(x, false, err);
 }
 
@@ -327,7 +327,7 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
             x->timeline->sched = i;
         SN_TRY(x->backend->entry(x, i, first_sample[s->micro], &done, err));
         if (done == 0)
-            SN_TRY(walk(x, p, s->chunk, at, err));
+            SN_TRY(walk(x, p, s->segment, at, err));
     }
     return SN_OK;
 }
@@ -342,8 +342,8 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
     SN_TRY(x->backend->end(x, true, err));
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
     sn_timeline_finish(x);
-    int places = x->first_posted[x->job->train.next_id];
-    memset(x->posted, 0, (size_t)places * sizeof(*x->posted));
+    int places = x->first_request[x->job->train.next_id];
+    memset(x->requests, 0, (size_t)places * sizeof(*x->requests));
     return SN_OK;
 }
 

@@ -2,7 +2,7 @@
  * exec.h - the executor: runs compiled programs on a backend and a communicator.
  *
  * It maps the arenas of the job once; afterwards nothing allocates. It knows operations, views
- * and chunks, and neither models nor layouts.
+ * and segments, and neither models nor layouts.
  *
  * On a device the arenas are its memory, and this process has a mirror of the state: whoever fills
  * weights here pushes them, whoever saves them pulls them before. Scalars and the batch go there
@@ -34,9 +34,10 @@ enum sn_status sn_exec_connect(struct sn_exec *x, struct sn_err *err);
 void sn_exec_set_pace(struct sn_exec *x, const struct sn_machine *machine);
 
 /* From now on call fence(arg) in each run of the train program, before the first operation that
- * changes weights, masters or moments. From one update to the next they are immutable, so a snapshot
- * may be taken meanwhile, and ends here. Where the ranks agree before they update, the fence stands
- * before that: when a rank updates, all have passed it. Scalars change before. NULL: no fence. */
+ * changes weights, masters or moments. From one update to the next they are immutable, so a
+ * snapshot may be taken meanwhile, and ends here. Where the ranks agree before they update, the
+ * fence stands before that: when a rank updates, all have passed it. Scalars change before. NULL:
+ * no fence. */
 void sn_exec_set_fence(struct sn_exec *x, void (*fence)(void *arg), void *arg);
 
 /* Does this process wait while its operations run? On a device; on this processor it runs them. */
@@ -49,9 +50,9 @@ void sn_exec_set_idle(struct sn_exec *x, void (*idle)(void *arg), void *arg);
 /* From now on tell(arg, op, seconds) after each operation of any program: calibration measures the
  * kernels of a run where they stand. On a device by its own clock, of kernels alone, at the end of
  * the run, which is then in no graph. */
-typedef void sn_exec_tell(void *arg, const struct sn_op *op, double seconds);
-enum sn_status sn_exec_set_tell(struct sn_exec *x, sn_exec_tell *tell, void *arg,
-                                struct sn_err *err);
+typedef void sn_exec_report(void *arg, const struct sn_op *op, double seconds);
+enum sn_status sn_exec_set_report(struct sn_exec *x, sn_exec_report *report, void *arg,
+                                  struct sn_err *err);
 
 /* From now on keep when the operations of each run of the train program ran (lib/exec/timeline.h;
  * borrowed): it is that of the last run. NULL: keep nothing. Not together with set_tell. */
@@ -85,14 +86,14 @@ void sn_exec_set_timed(struct sn_exec *x);
  * sample of micro-batch m (random counters). */
 enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err);
-/* Run one chunk for micro-batch `micro` of `micros`; `row` is what SN_AT_ROW views read. */
+/* Run one segment for micro-batch `micro` of `micros`; `row` is what SN_AT_ROW views read. */
 struct sn_at {
     int micro, micros, slot, late;
     int64_t row;
     int round; /* of rows beyond the experts' window; 0: those within */
 };
-enum sn_status sn_exec_chunk(struct sn_exec *x, const struct sn_program *p, int chunk,
-                             struct sn_at at, struct sn_err *err);
+enum sn_status sn_exec_segment(struct sn_exec *x, const struct sn_program *p, int segment,
+                               struct sn_at at, struct sn_err *err);
 
 /* Add to bytes[] what this rank sent in posted operations since the last call, by axis; through
  * channels of devices, which do not say, what their formulas give. */
@@ -116,7 +117,7 @@ struct sn_exec_time {
 };
 const struct sn_exec_time *sn_exec_times(const struct sn_exec *x); /* SN_NKINDS entries */
 
-/* Bytes really mapped: the plan's total without `library`, `snapshot` and the shared window. */
+/* Bytes really mapped: the plan's total without `library`, `snapshot` and the shared memory. */
 int64_t sn_exec_arena_bytes(const struct sn_exec *x);
 
 #endif

@@ -61,8 +61,8 @@ static unsigned groups_of(const struct sn_job *j, const struct sn_program *p)
 }
 
 /* Everybody of a group gets what each member says, through the processes. */
-static enum sn_status tell(struct sn_exec *x, enum sn_group q, const void *mine, size_t bytes,
-                           void *all, struct sn_err *err)
+static enum sn_status gather(struct sn_exec *x, enum sn_group q, const void *mine, size_t bytes,
+                             void *all, struct sn_err *err)
 {
     int64_t dropped[SN_NAXES] = {0}; /* not a step's traffic */
     const struct sn_comm_ops *comm = x->comm->ops;
@@ -146,7 +146,7 @@ static enum sn_status join_group(struct sn_exec *x, unsigned groups, enum sn_gro
                    v->ops->maker, sn_group_name(q), sn_group_name((enum sn_group)whole));
         if (j->group_index[q] == 0 && v->ops->channel_id(v->d, mine) != 0)
             return sn_device_fail(x, NULL, err);
-        SN_TRY(tell(x, q, mine, sizeof(mine), ids, err));
+        SN_TRY(gather(x, q, mine, sizeof(mine), ids, err));
         rc = v->ops->join(v->d, (int)q, ids, j->group_size[q], j->group_index[q]);
     }
     if (rc == 0)
@@ -186,7 +186,7 @@ static enum sn_status join_pairs(struct sn_exec *x, char *ids, struct sn_err *er
     for (int k = 0; k < (n > 2 ? 2 : 1); k++)
         if (v->ops->channel_id(v->d, mine + (size_t)k * SN_DEVICE_ID) != 0)
             return sn_device_fail(x, NULL, err);
-    SN_TRY(tell(x, SN_GROUP_PIPELINE, mine, sizeof(mine), ids, err));
+    SN_TRY(gather(x, SN_GROUP_PIPELINE, mine, sizeof(mine), ids, err));
     for (int s = 0; s < n; s++) {
         const char *id = ids + s * (int)sizeof(mine);
         SN_TRY(join_pair(x, s, (s + 1) % n, id, err));
@@ -200,7 +200,7 @@ static enum sn_status join_pairs(struct sn_exec *x, char *ids, struct sn_err *er
 static void hash_pairs(const struct sn_exec *x, const struct sn_program *p, uint64_t hash[N_PAIRS])
 {
     for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        const struct sn_segment *c = &p->segments[p->sched[i].segment];
         struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
         for (int k = c->first; k < c->first + c->n; k++) {
             const struct sn_op *op = &p->ops[k];
@@ -219,7 +219,7 @@ static enum sn_status compare_pairs(struct sn_exec *x, char *all, struct sn_err 
     uint64_t mine[N_PAIRS] = {0}, next[N_PAIRS], previous[N_PAIRS];
     hash_pairs(x, &j->train, mine);
     hash_pairs(x, &j->evaluate, mine);
-    SN_TRY(tell(x, SN_GROUP_PIPELINE, mine, sizeof(mine), all, err));
+    SN_TRY(gather(x, SN_GROUP_PIPELINE, mine, sizeof(mine), all, err));
     memcpy(next, all + (size_t)neighbour(j, 1) * sizeof(mine), sizeof(mine));
     memcpy(previous, all + (size_t)neighbour(j, -1) * sizeof(mine), sizeof(mine));
     if (previous[TO_NEXT] == mine[FROM_PREVIOUS] && next[FROM_PREVIOUS] == mine[TO_NEXT] &&
@@ -266,12 +266,12 @@ static void count(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
                                      j->group_index[op->group]);
 }
 
-/* Piece `piece` of what one member gets from, or gives to, this one. */
-static struct sn_device_rows piece_of(const struct sn_exchange *x, int m, bool arrives, int piece)
+/* Run `run` of what one member gets from, or gives to, this one. */
+static struct sn_device_rows run_of(const struct sn_exchange *x, int m, bool arrives, int run)
 {
     struct sn_exchange_walk w = {.member = m, .arrives = arrives};
     struct sn_exchange_rows r = {0, 0};
-    for (int i = 0; i <= piece; i++)
+    for (int i = 0; i <= run; i++)
         if (!sn_exchange_next(x, &w, &r))
             return (struct sn_device_rows){0, 0};
     return (struct sn_device_rows){r.at, r.n};
@@ -279,14 +279,14 @@ static struct sn_device_rows piece_of(const struct sn_exchange *x, int m, bool a
 
 /* Rows of each member, in the caller's room for twice as many. */
 static void list_rows(const struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                      int piece)
+                      int run)
 {
     int n = x->job->group_size[op->group];
     struct sn_device_rows *to = x->device->rows, *from = to + n;
     memset(to, 0, 2 * (size_t)n * sizeof(*to));
     for (int m = 0; t->exchange && m < n; m++) {
-        to[m] = piece_of(t->exchange, m, false, piece);
-        from[m] = piece_of(t->exchange, m, true, piece);
+        to[m] = run_of(t->exchange, m, false, run);
+        from[m] = run_of(t->exchange, m, true, run);
     }
     if (t->exchange)
         return;
@@ -294,18 +294,18 @@ static void list_rows(const struct sn_exec *x, const struct sn_op *op, const str
     from[sn_exec_previous(x, op)].n = 1;
 }
 
-/* Each pair of members one piece at a time. */
+/* Each pair of members one run of rows at a time. */
 static int transfer_rows(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
                          struct sn_device_transfer *d, int stream)
 {
     struct sn_exec_device *v = x->device;
-    int pieces = t->exchange && t->exchange->hop == SN_HOP_NODE
-                     ? t->exchange->members / t->exchange->node
-                     : 1;
+    int runs = t->exchange && t->exchange->hop == SN_HOP_NODE
+                   ? t->exchange->members / t->exchange->node
+                   : 1;
     d->kind = SN_DEVICE_ROWS;
     d->to = v->rows;
     d->from = v->rows + x->job->group_size[op->group];
-    for (int i = 0; i < pieces; i++) {
+    for (int i = 0; i < runs; i++) {
         list_rows(x, op, t, i);
         int rc = v->ops->transfer(v->d, stream, (int)op->group, d);
         if (rc)
@@ -348,17 +348,17 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
     return SN_OK;
 }
 
-/* How many rows go is known when it runs: apart, always. */
+/* How many rows go is known when it runs: outside graphs, always. */
 static enum sn_status post_rows(struct sn_exec *x, const struct sn_program *p,
                                 const struct sn_op *op, const struct sn_at *at,
                                 struct sn_transfer *t, struct sn_err *err)
 {
-    int place = sn_exec_posted(x, op, op->id, at->slot);
+    int place = sn_exec_request_place(x, op, op->id, at->slot);
     SN_TRY(sn_device_cut(x, err));
-    SN_TRY(sn_device_bounds(x, p, op, at, &x->posted[place].exchange, err));
-    sn_exec_take_rows(x, op, t, &x->posted[place]);
+    SN_TRY(sn_device_bounds(x, p, op, at, &x->requests[place].exchange, err));
+    sn_exec_take_rows(x, op, t, &x->requests[place]);
     count(x, op, t);
-    x->device->landing[place].cut = SN_APART;
+    x->device->request[place].cut = SN_EAGER;
     return enqueue(x, op, t, place, err);
 }
 
@@ -367,8 +367,8 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
 {
     struct sn_exec_device *v = x->device;
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    int place = sn_exec_posted(x, op, op->id, at->slot);
-    bool apart = v->apart[sn_group_axis(op->group)], skips = false;
+    int place = sn_exec_request_place(x, op, op->id, at->slot);
+    bool eager = v->eager[sn_group_axis(op->group)], skips = false;
     if (op->kind == SN_OP_EXCHANGE)
         return post_rows(x, p, op, at, &t, err);
     /* Lengths would have to come to the host and back, in the midst of a graph. */
@@ -378,8 +378,8 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
                        "codec of fixed rate here, or run.backend: cpu",
                        op->label);
     count(x, op, &t);
-    v->landing[place].cut = apart ? SN_APART : v->cut;
-    SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
+    v->request[place].cut = eager ? SN_EAGER : v->cut;
+    SN_TRY(eager ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips)
         return SN_OK;
     if (sn_op_row(op->kind)->takes_input) { /* it may be gone before the wait */
@@ -396,11 +396,11 @@ enum sn_status sn_channel_wait(struct sn_exec *x, const struct sn_op *op, const 
                                struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    int place = sn_exec_posted(x, op, op->waits_for, at->slot);
-    bool apart = v->landing[place].cut == SN_APART, skips = false;
-    if (!apart && v->landing[place].cut != v->cut)
+    int place = sn_exec_request_place(x, op, op->waits_for, at->slot);
+    bool eager = v->request[place].cut == SN_EAGER, skips = false;
+    if (!eager && v->request[place].cut != v->cut)
         return SN_OK;
-    SN_TRY(apart ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
+    SN_TRY(eager ? sn_device_cut(x, err) : sn_device_skips(x, &skips, err));
     if (skips || v->ops->await(v->d, SN_STREAM_COMPUTE, SN_EVENT_DONE + place) == 0)
         return SN_OK;
     return sn_device_fail(x, op, err);

@@ -1,6 +1,6 @@
 /*
- * exec_clocks.c - what each operation takes on a device, and when it runs there, by the device's own
- * clock: without a wait between operations.
+ * exec_clocks.c - what each operation takes on a device, and when it runs there, by the device's
+ * own clock: without a wait between operations.
  *
  * A stamp before and one after each operation are enqueued with it. For calibration (x->tell) only
  * around kernels: when there are no more clocks, and at the end of a walk, this process waits and
@@ -40,10 +40,10 @@ static enum sn_status stamp(struct sn_exec *x, const struct sn_op *op, int clock
 enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_exec_clocks *c = x->device->clocks;
-    if (!c || !x->tell)
+    if (!c || !x->report)
         return SN_OK;
     if (c->n == MOST)
-        SN_TRY(sn_clocks_tell(x, err));
+        SN_TRY(sn_clocks_report(x, err));
     c->op[c->n] = op;
     return stamp(x, op, 2 * c->n, err);
 }
@@ -51,14 +51,14 @@ enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct
 enum sn_status sn_clocks_end(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_exec_clocks *c = x->device->clocks;
-    if (!c || !x->tell)
+    if (!c || !x->report)
         return SN_OK;
     SN_TRY(stamp(x, op, 2 * c->n + 1, err));
     c->n++;
     return SN_OK;
 }
 
-enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err)
+enum sn_status sn_clocks_report(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     struct sn_exec_clocks *c = v->clocks;
@@ -69,8 +69,8 @@ enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err)
         double seconds;
         if (v->ops->between(v->d, 2 * i, 2 * i + 1, &seconds) != 0)
             return sn_device_fail(x, c->op[i], err);
-        if (x->tell)
-            x->tell(x->tell_arg, c->op[i], seconds);
+        if (x->report)
+            x->report(x->report_arg, c->op[i], seconds);
     }
     c->n = 0;
     return SN_OK;

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
+int sn_exec_request_place(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
 {
-    return x->first_posted[id] + (op->per_slot ? slot : 0);
+    return x->first_request[id] + (op->per_slot ? slot : 0);
 }
 
 int sn_exec_codec_level(const struct sn_exec *x, const struct sn_op *op)
@@ -96,7 +96,7 @@ int sn_exec_next(const struct sn_exec *x, const struct sn_op *op)
 }
 
 void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                  struct sn_posted *requests)
+                  struct sn_op_requests *requests)
 {
     const struct sn_comm_ops *comm = x->comm->ops;
     struct sn_transfer half = *t;
@@ -114,7 +114,7 @@ void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
 }
 
 void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
-                       struct sn_posted *requests)
+                       struct sn_op_requests *requests)
 {
     t->exchange = &requests->exchange;
     t->n = op->in[SN_MOVE_FROM].cols;
@@ -136,7 +136,8 @@ void sn_exec_take_off_plan(struct sn_exec *x, int64_t bytes[SN_NAXES])
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                             struct sn_err *err)
 {
-    const struct sn_posted *requests = &x->posted[sn_exec_posted(x, op, op->waits_for, at->slot)];
+    const struct sn_op_requests *requests =
+        &x->requests[sn_exec_request_place(x, op, op->waits_for, at->slot)];
     for (int i = 0; i < 2; i++)
         if (requests->request[i] && x->comm->ops->wait(x->comm, requests->request[i], err) != SN_OK)
             return sn_err_prefix(err, "%s", op->label);
@@ -152,7 +153,7 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
     if (!op->attr.experts.count)
         return s->agree;
     double *words = sn_exec_address(x, &j->train, j->agreed);
-    const float *load = sn_exec_address(x, &j->train, j->load);
+    const float *load = sn_exec_address(x, &j->train, j->expert_load);
     bool counts = sn_exec_is_first(x, j->same_routes);
     memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
     for (int64_t i = 0; i < op->attr.experts.rows; i++)
@@ -173,8 +174,8 @@ static void put_coded(struct sn_exec *x, const struct sn_op *op, double *words)
     memset(to, 0, SN_NAGREE_CODED * sizeof(*to));
     memcpy(to + SN_AGREE_LOST, s->codec_error, sizeof(s->codec_error));
     for (int a = 0; a < SN_NAXES; a++)
-        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_untold[a];
-    memset(x->off_untold, 0, sizeof(x->off_untold));
+        to[SN_AGREE_OFF_PLAN + a] = (double)x->off_unreported[a];
+    memset(x->off_unreported, 0, sizeof(x->off_unreported));
 }
 
 static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *words)

@@ -6,10 +6,10 @@
  * two it runs beside them. That is what the program says, whatever a device makes of it.
  *
  * A whole step is kept in graphs, cut where this process must look or act: where ranks agree, where
- * counts of rows are read, and at each communication that goes through this process or is apart
- * (exec_device.h). Cuts are a matter of the program alone. A later step walks the same program,
- * skips what is in a graph, and launches a graph at each cut. What changes from step to step is
- * read from memory: scalars, batch, first samples.
+ * counts of rows are read, and at each communication that goes through this process or is outside
+ * graphs (exec_device.h). Cuts are a matter of the program alone. A later step walks the same
+ * program, skips what is in a graph, and launches a graph at each cut. What changes from step to
+ * step is read from memory: scalars, batch, first samples.
  */
 #include "lib/exec/exec_device.h"
 
@@ -28,11 +28,11 @@ static enum sn_axis axis_of(int stream)
 }
 
 /* COMPUTE waits for the other streams that have had something to do. */
-static enum sn_status join(struct sn_exec *x, bool apart, struct sn_err *err)
+static enum sn_status join(struct sn_exec *x, bool eager, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     for (int s = SN_STREAM_AXIS; s < SN_STREAM_END; s++) {
-        if (!v->uses[s] || v->apart[axis_of(s)] != apart)
+        if (!v->uses[s] || v->eager[axis_of(s)] != eager)
             continue;
         v->uses[s] = false;
         if (v->ops->record(v->d, s, s) != 0 || v->ops->await(v->d, SN_STREAM_COMPUTE, s) != 0)
@@ -125,8 +125,8 @@ static enum sn_status begin(struct sn_exec *x, const struct sn_program *p, bool 
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
     if (v->program != p) {
-        sn_apart_find(x, p);
-        sn_repeat_find(x, p);
+        sn_eager_find(x, p);
+        sn_replay_find(x, p);
     }
     v->program = p;
     v->cut = 0;
@@ -135,7 +135,7 @@ static enum sn_status begin(struct sn_exec *x, const struct sn_program *p, bool 
     v->micro = 0;
     sn_range_run(x, p);
     for (int i = 0; i < v->places; i++) /* a WAIT may come before anything was posted */
-        v->landing[i] = (struct sn_landing){.cut = SN_NEVER_POSTED};
+        v->request[i] = (struct sn_device_request){.cut = SN_NEVER_POSTED};
     SN_TRY(put_class(x, SN_CLASS_BATCH, err));
     SN_TRY(put_class(x, SN_CLASS_SCALARS, err));
     return is_whole ? sn_stamps_start(x, err) : SN_OK;
@@ -179,7 +179,7 @@ static enum sn_status end(struct sn_exec *x, bool is_whole, struct sn_err *err)
         use_the_time(x);
     log_notes(x);
     SN_TRY(get_scalars(x, err));
-    SN_TRY(sn_clocks_tell(x, err));
+    SN_TRY(sn_clocks_report(x, err));
     if (is_whole)
         SN_TRY(sn_stamps_read(x, err));
     sn_range_end(x);
@@ -204,8 +204,8 @@ static enum sn_status entry(struct sn_exec *x, int i, int64_t first_sample, int 
     int micro = v->program->sched[i].micro;
     bool skips;
     v->first_sample[micro] = first_sample;
-    if (micro >= 1 && i < v->repeat.until * v->repeat.each)
-        return sn_repeat_micro(x, i, micro, done, err);
+    if (micro >= 1 && i < v->replay.until * v->replay.each)
+        return sn_replay_micro(x, i, micro, done, err);
     *done = 0;
     v->micro = micro;
     SN_TRY(sn_device_skips(x, &skips, err));
@@ -265,8 +265,8 @@ static enum sn_status wait(struct sn_exec *x, const struct sn_op *op, const stru
 {
     if (x->job->group_size[op->group] == 1)
         return SN_OK;
-    int place = sn_exec_posted(x, op, op->waits_for, at->slot);
-    if (x->device->landing[place].cut == SN_STAGED)
+    int place = sn_exec_request_place(x, op, op->waits_for, at->slot);
+    if (x->device->request[place].cut == SN_STAGED)
         return sn_staged_wait(x, op, at, err);
     return sn_channel_wait(x, op, at, err);
 }

@@ -7,22 +7,22 @@
  *   exec_mirror.c    memory
  *   exec_staged.c    communication through this process's memory
  *   exec_channels.c  communication between devices
- *   exec_apart.c     which of it is part of graphs
- *   exec_repeat.c    micro-batches that share a graph
+ *   exec_eager.c     which of it is part of graphs
+ *   exec_replay.c    micro-batches that share a graph
  *   exec_clocks.c    when operations run, and what they take
  *   exec_ranges.c    what a profiler is told
  *
  * Who waits, and where. COMPUTE, and so this process, waits for a communication at its WAIT, and
  * nowhere before it: that is what lib/verify/verify.h proves to end. A receive is posted while the
- * chunk before it still has to run; a wait in between makes two stages wait for each other.
+ * segment before it still has to run; a wait in between makes two stages wait for each other.
  *
  * A graph ends when all its streams have come together. So what is in a graph is waited for before
- * the next cut, and a communication whose WAIT lies behind a cut is enqueued apart from graphs:
+ * the next cut, and a communication whose WAIT lies behind a cut is enqueued outside graphs:
  * there is a cut before it and one at its WAIT. Where ranks agree, and at the end of a walk,
  * COMPUTE does wait for all that was posted: the verifier plays that too.
  *
- * Communications of one axis all are in graphs or all apart: a channel has them in the order of the
- * program, which is the same at all its members.
+ * Communications of one axis all are in graphs or all outside: a channel has them in the order of
+ * the program, which is the same at all its members.
  */
 #ifndef SN_EXEC_DEVICE_H
 #define SN_EXEC_DEVICE_H
@@ -47,17 +47,17 @@ enum { SN_EVENT_DONE = SN_DEVICE_STREAMS };
  * in graphs, all later ones launch those. Other walks are always enqueued piece by piece. */
 enum sn_exec_mode { SN_MODE_EAGER, SN_MODE_CAPTURE, SN_MODE_REPLAY };
 
-enum { SN_APART = -3, SN_STAGED = -2, SN_NEVER_POSTED = -1 };
+enum { SN_EAGER = -3, SN_STAGED = -2, SN_NEVER_POSTED = -1 };
 
 /* Of a posted communication. */
-struct sn_landing {
+struct sn_device_request {
     char *to; /* through the host: what comes back to the device; NULL: nothing */
     int64_t bytes;
     int cut; /* of channels in graphs: how many cuts there were before it; else one of the above */
 };
 
 /* Micro-batches 1 .. until - 1 do the same, in `each` entries of the schedule; 0: none do. */
-struct sn_repeat {
+struct sn_replay {
     int each, until;
 };
 
@@ -81,15 +81,15 @@ struct sn_exec_device {
     int cuts;               /* of a whole run of the train program */
     void **graph;           /* by cut: what is enqueued before it; NULL: nothing */
     bool uses[SN_DEVICE_STREAMS]; /* streams that COMPUTE has not waited for yet */
-    bool apart[SN_NAXES];         /* in this program: what goes over the axis is in no graph */
+    bool eager[SN_NAXES];         /* in this program: what goes over the axis is in no graph */
 
-    const struct sn_program *program; /* walked now */
-    int micro;                        /* micro-batch of the chunk that is walked now */
-    bool is_watched;                  /* by a tool that is told of ranges */
-    struct sn_repeat repeat;          /* of its micro-batches */
-    uint32_t unmarked;                /* operations since the last mark */
-    const struct sn_op *agree;        /* of a rank alone: done when the walk is over */
-    struct sn_landing *landing;       /* by place of sn_exec.posted */
+    const struct sn_program *program;  /* walked now */
+    int micro;                         /* micro-batch of the segment that is walked now */
+    bool is_watched;                   /* by a tool that is told of ranges */
+    struct sn_replay replay;           /* of its micro-batches */
+    uint32_t unmarked;                 /* operations since the last mark */
+    const struct sn_op *agree;         /* of a rank alone: done when the walk is over */
+    struct sn_device_request *request; /* by place of sn_exec.requests */
     int places;
     struct sn_device_rows *rows;   /* room for twice the members of any group */
     int64_t sent[SN_NAXES];        /* through channels, since somebody asked */
@@ -100,8 +100,8 @@ struct sn_exec_device {
 
 /* Is it part of a graph that is there already? Else it is to be enqueued now. */
 enum sn_status sn_device_skips(struct sn_exec *x, bool *skips, struct sn_err *err);
-/* Everything up to here is enqueued, and COMPUTE waits for what is not apart; what follows is no
- * part of a graph until the next operation is. */
+/* Everything up to here is enqueued, and COMPUTE waits for what is not outside graphs; what follows
+ * is no part of a graph until the next operation is. */
 enum sn_status sn_device_cut(struct sn_exec *x, struct sn_err *err);
 /* Who sends how many rows in an EXCHANGE: fetches the bounds, and waits. After a cut. */
 enum sn_status sn_device_bounds(struct sn_exec *x, const struct sn_program *p,
@@ -119,7 +119,8 @@ enum sn_status sn_device_copy(struct sn_exec *x, void *to, const void *from, int
 
 /* The sentence of a call that failed, after the name of the operation. */
 enum sn_status sn_device_fail(const struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
-/* Before operation i of the program walked now is enqueued: who waits sees how far the device is. */
+/* Before operation i of the program walked now is enqueued: who waits sees how far the device
+ * is. */
 enum sn_status sn_device_mark(struct sn_exec *x, int i, struct sn_err *err);
 /* Until all that was enqueued on a stream is done. */
 enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *err);
@@ -162,7 +163,7 @@ enum sn_status sn_stamps_make(struct sn_exec *x, int64_t operations, struct sn_e
 /* Around each operation, where there are clocks; and what they say, which waits. */
 enum sn_status sn_clocks_begin(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
 enum sn_status sn_clocks_end(struct sn_exec *x, const struct sn_op *op, struct sn_err *err);
-enum sn_status sn_clocks_tell(struct sn_exec *x, struct sn_err *err);
+enum sn_status sn_clocks_report(struct sn_exec *x, struct sn_err *err);
 /* Of x->timeline, if there is one. When a run begins, before anything runs: what the device's clock
  * says at a time of this host's; waits. */
 enum sn_status sn_stamps_start(struct sn_exec *x, struct sn_err *err);
@@ -185,18 +186,18 @@ void sn_range_graph(struct sn_exec *x, int cut);
 void sn_range_op_end(struct sn_exec *x);
 void sn_range_end(struct sn_exec *x);
 
-/* ---- exec_repeat.c ---- */
+/* ---- exec_replay.c ---- */
 
 /* Find v->repeat for the program that is walked from now on. */
-void sn_repeat_find(struct sn_exec *x, const struct sn_program *p);
+void sn_replay_find(struct sn_exec *x, const struct sn_program *p);
 /* Before an entry of the schedule, of a micro-batch of v->repeat: what begins there. done: so many
  * entries need no walk, because a graph has them. */
-enum sn_status sn_repeat_micro(struct sn_exec *x, int entry, int micro, int *done,
+enum sn_status sn_replay_micro(struct sn_exec *x, int entry, int micro, int *done,
                                struct sn_err *err);
 
-/* ---- exec_apart.c ---- */
+/* ---- exec_eager.c ---- */
 
-/* Find v->apart for the program that is walked from now on. */
-void sn_apart_find(struct sn_exec *x, const struct sn_program *p);
+/* Find v->eager for the program that is walked from now on. */
+void sn_eager_find(struct sn_exec *x, const struct sn_program *p);
 
 #endif

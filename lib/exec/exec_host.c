@@ -91,7 +91,7 @@ static void count_coded(struct sn_exec *x, const struct sn_op *op, const struct 
         planned *= others;
     }
     x->off_plan[sn_group_axis(op->group)] += sent * others - planned;
-    x->off_untold[sn_group_axis(op->group)] += sent * others - planned;
+    x->off_unreported[sn_group_axis(op->group)] += sent * others - planned;
 }
 
 /* The communicator takes it from here. */
@@ -99,8 +99,8 @@ static void post(struct sn_exec *x, const struct sn_program *p, const struct sn_
                  const struct sn_at *at)
 {
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    struct sn_posted *requests = &x->posted[sn_exec_posted(x, op, op->id, at->slot)];
-    *requests = (struct sn_posted){.request = {0, 0}};
+    struct sn_op_requests *requests = &x->requests[sn_exec_request_place(x, op, op->id, at->slot)];
+    *requests = (struct sn_op_requests){.request = {0, 0}};
     if (op->is_coded)
         count_coded(x, op, &t);
     if (sn_exec_has_rows(op)) {

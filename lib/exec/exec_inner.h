@@ -16,7 +16,7 @@
 #include "lib/program/opinfo.h"
 
 /* Requests of one posted operation in one slot; a shift has two. */
-struct sn_posted {
+struct sn_op_requests {
     sn_request request[2];
     struct sn_exchange exchange;
 };
@@ -24,12 +24,12 @@ struct sn_posted {
 struct sn_exec_device; /* exec_device.h */
 
 /*
- * A backend executes operations. exec.c walks a program by calls in this order; the walk of a single
- * chunk has no entry:
+ * A backend executes operations. exec.c walks a program by calls in this order; the walk of a
+ * single segment has no entry:
  *
  *     begin
  *         entry                            an entry of the schedule
- *             op, op, ...                  the operations of its chunk that are due, in order
+ *             op, op, ...                  the operations of its segment that are due, in order
  *             rounds, op, ..., rounds_end  further rounds of those for rows beyond a window
  *     end
  *
@@ -37,8 +37,8 @@ struct sn_exec_device; /* exec_device.h */
  * results are as if each operation ran when the one before it had ended; only a communication runs
  * beside the operations between its post and its WAIT. All other functions return when their work
  * is done: after `end` the scalars of this process are those of the run, and nothing is under way
- * but a pull. A call may return the failure of work that an earlier one has left; the sentence names
- * the operation as closely as the backend knows it.
+ * but a pull. A call may return the failure of work that an earlier one has left; the sentence
+ * names the operation as closely as the backend knows it.
  *
  * All functions are required. create, connect, make_clocks and make_stamps allocate, the others at
  * most in the first two runs of the train program.
@@ -55,8 +55,9 @@ struct sn_exec_backend {
      * is_whole: of the whole schedule. */
     enum sn_status (*begin)(struct sn_exec *x, const struct sn_program *p, bool is_whole,
                             struct sn_err *err);
-    /* The next operations are those of entry i, whose micro-batch has this first sample. *done: this
-     * many entries, from i on, need no walk because this call has them executed; 0: walk entry i. */
+    /* The next operations are those of entry i, whose micro-batch has this first sample. *done:
+     * this many entries, from i on, need no walk because this call has them executed; 0: walk entry
+     * i. */
     enum sn_status (*entry)(struct sn_exec *x, int i, int64_t first_sample, int *done,
                             struct sn_err *err);
     /* Execute operation i. Where sn_exec_is_fence() says so, before it: calls x->fence, and ends a
@@ -65,7 +66,8 @@ struct sn_exec_backend {
     enum sn_status (*op)(struct sn_exec *x, const struct sn_program *p, int i,
                          const struct sn_at *at, struct sn_err *err);
     /* The number of rounds of the EXCHANGE at operation i; waits for the counts of rows. Until
-     * rounds_end the operations are those of rounds 1 and up, whose number differs from run to run. */
+     * rounds_end the operations are those of rounds 1 and up, whose number differs from run to
+     * run. */
     enum sn_status (*rounds)(struct sn_exec *x, const struct sn_program *p, int i,
                              const struct sn_at *at, int *out, struct sn_err *err);
     void (*rounds_end)(struct sn_exec *x);
@@ -98,21 +100,22 @@ struct sn_exec {
     char *here[SN_NARENAS];  /* what this process has of it: the same, or a mirror; NULL: nothing */
     char *small;             /* and of the state from offset `small_from` on: what goes over with */
     int64_t small_from;      /* each step */
-    struct sn_exec_device *device; /* of the backend for devices, and read by its files alone */
-    struct sn_posted *posted; /* of an operation: one, or one for each slot where those are apart */
-    int *first_posted;        /* by operation id, and the end */
+    struct sn_exec_device *device;   /* of the backend for devices, and read by its files alone */
+    struct sn_op_requests *requests; /* one for an operation, or one for each slot where those
+                                        are apart */
+    int *first_request;              /* by operation id, and the end */
     struct sn_exec_time times[SN_NKINDS];
     struct sn_pace pace; /* of the host */
     struct sn_routed routed;
-    int64_t off_plan[SN_NAXES], off_untold[SN_NAXES]; /* since the last take, the last AGREE */
-    int fence_at;                                     /* operation of the train program; -1: none */
+    int64_t off_plan[SN_NAXES], off_unreported[SN_NAXES]; /* since the last take, the last AGREE */
+    int fence_at; /* operation of the train program; -1: none */
     bool is_past_fence;
     void (*fence)(void *arg);
     void *fence_arg;
     void (*idle)(void *arg); /* called by a backend that would wait */
     void *idle_arg;
-    sn_exec_tell *tell;
-    void *tell_arg;
+    sn_exec_report *report;
+    void *report_arg;
     struct sn_timeline *timeline; /* of the run under way; NULL: nobody wants it */
     bool is_timed;                /* wait for each operation, to know what it takes */
 };
@@ -172,15 +175,15 @@ static inline bool sn_exec_has_rows(const struct sn_op *op)
 }
 /* Let *t move the rows of requests->exchange, and count them. */
 void sn_exec_take_rows(struct sn_exec *x, const struct sn_op *op, struct sn_transfer *t,
-                       struct sn_posted *requests);
-/* Number of a posted operation's place in x->posted. */
-int sn_exec_posted(const struct sn_exec *x, const struct sn_op *op, int id, int slot);
+                       struct sn_op_requests *requests);
+/* Number of a posted operation's place in x->requests. */
+int sn_exec_request_place(const struct sn_exec *x, const struct sn_op *op, int id, int slot);
 /* Neighbours in a ring: who to receive from, who to send to. */
 int sn_exec_previous(const struct sn_exec *x, const struct sn_op *op);
 int sn_exec_next(const struct sn_exec *x, const struct sn_op *op);
 /* Post on the communicator; both halves of a shift. */
 void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_transfer *t,
-                  struct sn_posted *requests);
+                  struct sn_op_requests *requests);
 /* Until what was posted is done. */
 enum sn_status sn_exec_wait(struct sn_exec *x, const struct sn_op *op, const struct sn_at *at,
                             struct sn_err *err);

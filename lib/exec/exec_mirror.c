@@ -54,13 +54,13 @@ static enum sn_status mirrors(struct sn_exec *x, struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
-    size_t places = (size_t)x->first_posted[j->train.next_id] + 1;
+    size_t places = (size_t)x->first_request[j->train.next_id] + 1;
     x->here[SN_ARENA_STATE] = sn_arena_reserve((size_t)j->arena_bytes[SN_ARENA_STATE]);
     v->bounce = sn_arena_reserve((size_t)sn_job_arena_bytes(j));
-    v->landing = sn_alloc_n(places, sizeof(*v->landing));
+    v->request = sn_alloc_n(places, sizeof(*v->request));
     v->places = (int)places;
     v->rows = sn_alloc_n((size_t)j->group_size[SN_GROUP_WORLD], 2 * sizeof(*v->rows));
-    if (!v->rows || !x->here[SN_ARENA_STATE] || !v->bounce || !v->landing)
+    if (!v->rows || !x->here[SN_ARENA_STATE] || !v->bounce || !v->request)
         return sn_fail(err, SN_ENOMEM, "executor: no memory for the mirror of the device's state");
     SN_TRY(small_block(x, err));
     if (v->ops->make_events(v->d, SN_EVENT_DONE + (int)places) != 0)
@@ -107,7 +107,7 @@ void sn_mirror_destroy(struct sn_exec *x)
     sn_arena_unmap(x->here[SN_ARENA_STATE], (size_t)j->arena_bytes[SN_ARENA_STATE]);
     sn_free(v->rows);
     sn_free(v->clocks);
-    sn_free(v->landing);
+    sn_free(v->request);
     sn_free(v->graph);
     sn_free(v);
 }

@@ -56,12 +56,12 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
                               const struct sn_at *at, struct sn_err *err)
 {
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
-    int place = sn_exec_posted(x, op, op->id, at->slot);
-    struct sn_posted *requests = &x->posted[place];
+    int place = sn_exec_request_place(x, op, op->id, at->slot);
+    struct sn_op_requests *requests = &x->requests[place];
     struct extent e = extent_of(x, op, &t);
     int64_t width = (int64_t)sn_dtype_size(t.dtype);
     bool keeps_rest = t.add || sn_exec_has_rows(op); /* of what it writes to */
-    *requests = (struct sn_posted){.request = {0, 0}};
+    *requests = (struct sn_op_requests){.request = {0, 0}};
     SN_TRY(sn_device_cut(x, err));
     SN_TRY(fetch(x, op, t.in, e.reads * width, err));
     if (keeps_rest)
@@ -71,8 +71,8 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
     SN_TRY(sn_device_wait(x, err));
     if (sn_exec_has_rows(op))
         sn_exec_take_rows(x, op, &t, requests);
-    x->device->landing[place] =
-        (struct sn_landing){e.writes ? t.out : NULL, e.writes * width, SN_STAGED};
+    x->device->request[place] =
+        (struct sn_device_request){e.writes ? t.out : NULL, e.writes * width, SN_STAGED};
     if (t.in)
         t.in = sn_device_bounce(x, t.in);
     if (t.out)
@@ -88,8 +88,8 @@ enum sn_status sn_staged_post(struct sn_exec *x, const struct sn_program *p, con
     struct sn_op wait = *op; /* here: another chunk copies the same rows to and fro */
     wait.waits_for = op->id;
     SN_TRY(sn_staged_wait(x, &wait, at, err));
-    *requests = (struct sn_posted){.request = {0, 0}};
-    x->device->landing[place].to = NULL;
+    *requests = (struct sn_op_requests){.request = {0, 0}};
+    x->device->request[place].to = NULL;
     return SN_OK;
 }
 
@@ -97,7 +97,8 @@ enum sn_status sn_staged_wait(struct sn_exec *x, const struct sn_op *op, const s
                               struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    const struct sn_landing *l = &v->landing[sn_exec_posted(x, op, op->waits_for, at->slot)];
+    const struct sn_device_request *l =
+        &v->request[sn_exec_request_place(x, op, op->waits_for, at->slot)];
     SN_TRY(sn_device_cut(x, err));
     SN_TRY(sn_exec_wait(x, op, at, err));
     if (!l->to)

@@ -9,7 +9,7 @@ static int64_t count_operations(const struct sn_program *p)
 {
     int64_t n = 0;
     for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        const struct sn_segment *c = &p->segments[p->sched[i].segment];
         const struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
         for (int k = c->first; k < c->first + c->n; k++)
             if (sn_exec_due(&p->ops[k], &at))
@@ -62,7 +62,7 @@ void sn_timeline_start(struct sn_exec *x)
     t->now = NULL;
     for (int64_t i = 0; i < t->n_sched; i++)
         t->event[i] = (struct sn_timed){
-            .op = SN_TIMED_CHUNK, .sched = (int32_t)i, .axis = SN_TIMED_COMPUTING};
+            .op = SN_TIMED_SEGMENT, .sched = (int32_t)i, .axis = SN_TIMED_COMPUTING};
     t->begin = sn_clock();
 }
 
@@ -107,18 +107,18 @@ struct sn_transfer_times *sn_timeline_moves(struct sn_exec *x, const struct sn_o
     return &t->now->at;
 }
 
-/* A chunk lasts as long as what it computes. */
-static void find_chunks(struct sn_timeline *t)
+/* A segment lasts as long as what it computes. */
+static void find_segments(struct sn_timeline *t)
 {
     for (int64_t i = t->n_sched; i < t->n; i++) {
         const struct sn_timed *e = &t->event[i];
-        struct sn_timed *chunk = &t->event[e->sched];
+        struct sn_timed *segment = &t->event[e->sched];
         if (e->axis != SN_TIMED_COMPUTING)
             continue;
-        if (chunk->at.end == 0 || e->at.begin < chunk->at.begin)
-            chunk->at.begin = e->at.begin;
-        if (e->at.end > chunk->at.end)
-            chunk->at.end = e->at.end;
+        if (segment->at.end == 0 || e->at.begin < segment->at.begin)
+            segment->at.begin = e->at.begin;
+        if (e->at.end > segment->at.end)
+            segment->at.end = e->at.end;
     }
 }
 
@@ -126,6 +126,6 @@ void sn_timeline_finish(struct sn_exec *x)
 {
     if (!x->timeline)
         return;
-    find_chunks(x->timeline);
+    find_segments(x->timeline);
     x->timeline->end = sn_clock();
 }

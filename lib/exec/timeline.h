@@ -16,11 +16,11 @@
 
 struct sn_exec;
 
-enum { SN_TIMED_CHUNK = -1, SN_TIMED_COMPUTING = -1 };
+enum { SN_TIMED_SEGMENT = -1, SN_TIMED_COMPUTING = -1 };
 
 struct sn_timed {
     struct sn_transfer_times at; /* seconds of sn_clock() on this host */
-    int32_t op;                  /* of the train program; SN_TIMED_CHUNK: all of `sched` */
+    int32_t op;                  /* of the train program; SN_TIMED_SEGMENT: all of `sched` */
     int32_t sched;               /* entry of the schedule */
     int16_t round;               /* of rows beyond the experts' window */
     int16_t axis; /* SN_TIMED_COMPUTING, or that of a communication of several ranks: from its begin
@@ -28,7 +28,7 @@ struct sn_timed {
 };
 
 struct sn_timeline {
-    struct sn_timed *event; /* first n_sched of chunks, then operations in order of posting */
+    struct sn_timed *event; /* first n_sched of segments, then operations in order of posting */
     int64_t n, room;
     int64_t n_sched;
     int64_t lost;      /* operations for which there was no room: of rounds that nobody can count */

@@ -50,7 +50,7 @@ const char *sn_collective_name(enum sn_collective k)
     return name[k];
 }
 
-int64_t sn_collective_window(int ranks)
+int64_t sn_collective_shm_bytes(int ranks)
 {
     return ranks > 1 ? SN_COLLECTIVE_LINE + SN_COLLECTIVE_HEAD +
                            SN_COLLECTIVE_SLOTS * (int64_t)SN_COLLECTIVE_CHUNK

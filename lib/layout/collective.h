@@ -19,7 +19,7 @@ enum {
         16 << 10,              /* bytes: with many ranks a chunk grows to keep slices this long */
     SN_COLLECTIVE_ALIGN = 16,  /* elements */
     SN_COLLECTIVE_SLOTS = 2,   /* chunks in flight */
-    SN_COLLECTIVE_HEAD = 4096, /* bytes of a rank's part of the window before its slots, */
+    SN_COLLECTIVE_HEAD = 4096, /* bytes of a rank's area of the shared memory before its slots, */
     SN_COLLECTIVE_LINE = 64,   /* of the cache; one stays free after each part */
     SN_COLLECTIVE_LENGTH = 8   /* bytes of the length that a sized block begins with */
 };
@@ -70,8 +70,8 @@ const char *sn_collective_name(enum sn_collective k); /* "all_reduce", ... */
  *                   differ by the length of the slices they own (member 0 sends most)
  *   all-gather, reduce-scatter, all-to-all    (size-1) n
  *   send            n; receive 0
- * The same on every transport (messages, windows): bytes are counted where a member's data becomes
- * another member's. */
+ * The same on every transport (messages, shared memory): bytes are counted where a member's data
+ * becomes another member's. */
 int64_t sn_collective_bytes(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size,
                             int index);
 /* Bytes that travel of a sized block (comm.h) whose length says that `length` bytes follow it: the
@@ -87,9 +87,9 @@ int64_t sn_collective_total(enum sn_collective k, int64_t n, enum sn_dtype dtype
  * of n (chunked): about 2 MiB up to 64 ranks, 32 KiB a rank beyond. A rank plans the largest over
  * its groups, once. */
 int64_t sn_collective_staging(int size);
-/* Planned bytes of a rank's part of the shared-memory window of its host, through which groups that
+/* Planned bytes of a rank's part of the shared memory of its host, through which groups that
  * lie on one host communicate; 0 for a job of one rank. Mapped by the communicator, counted in the
  * plan's `comm`. */
-int64_t sn_collective_window(int ranks);
+int64_t sn_collective_shm_bytes(int ranks);
 
 #endif

@@ -194,11 +194,11 @@ int sn_kv_copies(const struct sn_model_config *m, int size)
     return size > m->kv_heads ? size / m->kv_heads : 1;
 }
 
-struct sn_slice sn_slice_of_heads(const struct sn_model_config *m, int piece, int size, int index)
+struct sn_slice sn_slice_of_heads(const struct sn_model_config *m, int tensor, int size, int index)
 {
     int64_t width = m->hidden / m->heads;
-    int copies = piece == 0 ? 1 : sn_kv_copies(m, size);
-    int heads = piece == 0 ? m->heads : m->kv_heads;
+    int copies = tensor == 0 ? 1 : sn_kv_copies(m, size);
+    int heads = tensor == 0 ? m->heads : m->kv_heads;
     int64_t each = heads / (size / copies) * width; /* rules.c: it divides */
     return (struct sn_slice){index / copies * each, each, each};
 }

@@ -1,13 +1,13 @@
 /*
- * cut.h - how the parameters at a model's points are cut over the axes of a mesh, and the placements
- * in which those points take and give tensors (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, 3;
- * Korthikanti et al., arXiv 2205.05198, 4.2, for sequence parallelism; Singh et al., arXiv
- * 2305.13525, for more than one axis).
+ * cut.h - how the parameters at a model's points are cut over the axes of a mesh, and the
+ * placements in which those points take and give tensors (Shoeybi et al., "Megatron-LM", arXiv
+ * 1909.08053, 3; Korthikanti et al., arXiv 2205.05198, 4.2, for sequence parallelism; Singh et al.,
+ * arXiv 2305.13525, for more than one axis).
  *
  * A point has one row per use of an axis (enum sn_mesh_use); a mesh says which uses there are, so
  * that who asks by a point names no axis. Rows of a weight W[out, in] are output features, its
- * columns input features. Slices are as long as the ceiling asks, so every rank has the same shapes;
- * the last ranks' slices end in padding, which is zero and stays zero.
+ * columns input features. Slices are as long as the ceiling asks, so every rank has the same
+ * shapes; the last ranks' slices end in padding, which is zero and stays zero.
  */
 #ifndef SN_CUT_H
 #define SN_CUT_H
@@ -37,8 +37,8 @@ bool sn_cut_at(struct sn_cut *out, const struct sn_mesh *m, const char *point);
  * slices of rows. */
 struct sn_cut sn_cut_between(const struct sn_mesh *m, bool sequence_parallel);
 
-/* A parameter that is cut so, as optimizers keep it and as operations use it: what is to be moved in
- * between follows as for every tensor. */
+/* A parameter that is cut so, as optimizers keep it and as operations use it: what is to be moved
+ * in between follows as for every tensor. */
 struct sn_placement sn_cut_kept(const enum sn_cut_kind cut[SN_MESH_AXES]);
 struct sn_placement sn_cut_used(const enum sn_cut_kind cut[SN_MESH_AXES]);
 
@@ -49,8 +49,8 @@ struct sn_slice {
 
 /* Slice `index` of n over `size` ranks. */
 struct sn_slice sn_slice_of(int64_t n, int size, int index);
-/* Rows of piece 0 (q), 1 (k) or 2 (v) of a QKV cut. */
-struct sn_slice sn_slice_of_heads(const struct sn_model_config *m, int piece, int size, int index);
+/* Rows of tensor 0 (q), 1 (k) or 2 (v) of a QKV cut. */
+struct sn_slice sn_slice_of_heads(const struct sn_model_config *m, int tensor, int size, int index);
 /* Tensor ranks that hold the same key and value heads: 1 when there are enough heads. */
 int sn_kv_copies(const struct sn_model_config *m, int size);
 

@@ -172,7 +172,7 @@ int sn_exchange_place(const struct sn_exchange *x)
 
 /* What goes between this member and another at the end where rows come from, or, `far`, at the
  * other end of this hop. */
-static struct sn_exchange_rows piece_of(const struct sn_exchange *x, int m, bool far)
+static struct sn_exchange_rows run_of(const struct sn_exchange *x, int m, bool far)
 {
     if (x->hop == SN_HOP_RAIL)
         return far ? window_of_node(x, m) : whole_transit(x, m);
@@ -183,28 +183,28 @@ bool sn_exchange_next(const struct sn_exchange *x, struct sn_exchange_walk *w,
                       struct sn_exchange_rows *out)
 {
     bool far = w->arrives != x->back;
-    if (w->piece == (x->hop == SN_HOP_NODE ? x->members / x->node : 1))
+    if (w->run == (x->hop == SN_HOP_NODE ? x->members / x->node : 1))
         return false;
     if (x->hop != SN_HOP_NODE) {
-        *out = piece_of(x, w->member, far);
+        *out = run_of(x, w->member, far);
     } else if (!far) {
-        *out = sn_exchange_own(x, w->piece * x->node + w->member);
+        *out = sn_exchange_own(x, w->run * x->node + w->member);
     } else {
-        *out = in_transit(x, w->member, w->piece, w->at);
-        w->at += rows_for_node(x, w->piece);
+        *out = in_transit(x, w->member, w->run, w->at);
+        w->at += rows_for_node(x, w->run);
     }
-    w->piece++;
+    w->run++;
     return true;
 }
 
 struct sn_exchange_rows sn_exchange_to(const struct sn_exchange *x, int m)
 {
-    return piece_of(x, m, x->back);
+    return run_of(x, m, x->back);
 }
 
 struct sn_exchange_rows sn_exchange_from(const struct sn_exchange *x, int m)
 {
-    return piece_of(x, m, !x->back);
+    return run_of(x, m, !x->back);
 }
 
 int64_t sn_exchange_sent(const struct sn_exchange *x)

@@ -77,19 +77,19 @@ int sn_exchange_place(const struct sn_exchange *x);
 /* Rows that this member sends to others in this round, and in which direction. */
 int64_t sn_exchange_sent(const struct sn_exchange *x);
 
-/* What goes to one member of the hop, or what comes from it, in the direction of x->back: pieces,
- * in the same order at both ends, some of them empty. One, but between neighbours of a node one for
- * each node. */
+/* What goes to one member of the hop, or what comes from it, in the direction of x->back: runs of
+ * rows, in the same order at both ends, some of them empty. One, but between neighbours of a node
+ * one for each node. */
 struct sn_exchange_walk {
     int member;   /* of the hop */
     bool arrives; /* what comes from it; else what goes to it */
-    int piece;    /* the next one, and where it lies in a transit; 0 to begin with */
+    int run;      /* the next one, and where it lies in a transit; 0 to begin with */
     int64_t at;
 };
 /* False when there are no more. */
 bool sn_exchange_next(const struct sn_exchange *x, struct sn_exchange_walk *w,
                       struct sn_exchange_rows *out);
-/* The same of a hop whose pieces are one, or HOP_ALL. */
+/* The same of a hop whose runs are one, or HOP_ALL. */
 struct sn_exchange_rows sn_exchange_to(const struct sn_exchange *x, int m);
 struct sn_exchange_rows sn_exchange_from(const struct sn_exchange *x, int m);
 /* Rows that a transit may have to hold: what arrives on all nodes' windows,

@@ -18,7 +18,7 @@ struct play {
 
 /* --- one task --------------------------------------------------------------------------------- */
 
-static int pieces_of(const struct sn_pipeline *p)
+static int modules_of(const struct sn_pipeline *p)
 {
     return p->stages * p->virtual_stages;
 }
@@ -28,9 +28,9 @@ static int64_t *end_of(const struct play *y, int stage, const struct sn_task *t)
     return &y->end[sn_task_number(y->p, stage, t)];
 }
 
-static int64_t cost_of(const struct play *y, int piece, enum sn_phase phase)
+static int64_t cost_of(const struct play *y, int module, enum sn_phase phase)
 {
-    const struct sn_task_cost *c = y->c->pieces ? &y->c->pieces[piece] : &y->c->each;
+    const struct sn_task_cost *c = y->c->modules ? &y->c->modules[module] : &y->c->each;
     if (phase == SN_PHASE_FORWARD)
         return c->forward;
     if (phase == SN_PHASE_WEIGHT)
@@ -62,16 +62,16 @@ static struct wait wait_of(const struct play *y, int stage, const struct sn_task
 static enum sn_status check_costs(const struct sn_pipeline *p, const struct sn_pipeline_cost *c,
                                   struct sn_err *err)
 {
-    int n = c->pieces ? pieces_of(p) : 1;
-    const struct sn_task_cost *cost = c->pieces ? c->pieces : &c->each;
+    int n = c->modules ? modules_of(p) : 1;
+    const struct sn_task_cost *cost = c->modules ? c->modules : &c->each;
     /* No sum over all tasks may overflow. */
-    int64_t most = INT64_MAX / 4 / pieces_of(p) / p->micros;
+    int64_t most = INT64_MAX / 4 / modules_of(p) / p->micros;
     for (int i = 0; i < n; i++) {
         bool good = cost[i].forward >= 0 && cost[i].forward <= most && cost[i].backward >= 0 &&
                     cost[i].backward <= most && cost[i].weight >= 0 && cost[i].weight <= most;
         if (!good)
             return sn_fail(err, SN_EINPUT,
-                           "pipeline: piece %d costs %" PRId64 ", %" PRId64 ", %" PRId64
+                           "pipeline: stage module %d costs %" PRId64 ", %" PRId64 ", %" PRId64
                            " (forward, backward, weight); 0..%" PRId64 " each would work",
                            i, cost[i].forward, cost[i].backward, cost[i].weight, most);
     }
@@ -121,7 +121,7 @@ static int advance(struct play *y, int s)
         if (wait.there < 0)
             break;
         int64_t start = wait.there > time->end ? wait.there : time->end;
-        int64_t cost = cost_of(y, sn_task_piece(y->p, s, t), t->phase);
+        int64_t cost = cost_of(y, sn_task_module(y->p, s, t), t->phase);
         if (y->next[s] == 0)
             time->start = start;
         time->busy += cost;
@@ -142,7 +142,7 @@ static enum sn_status explain_deadlock(const struct play *y, struct sn_err *err)
                    "pipeline: stage %d waits for ever at its task %d, %s: %s on stage %d never "
                    "runs; an order in which that comes first would work",
                    s, y->next[s], sn_task_name(at, y->p, sn_task_number(y->p, s, t)),
-                   sn_task_name(missing, y->p, need.task), need.piece % y->p->stages);
+                   sn_task_name(missing, y->p, need.task), need.module % y->p->stages);
 }
 
 static enum sn_status play(struct play *y, int64_t *makespan, struct sn_err *err)

@@ -5,7 +5,7 @@
  * (sn_task_needs) is there. Transfers take no time.
  *
  * Times are integers in the caller's unit, so that formulas can be compared exactly. With equal
- * pieces (F, B, W: one task of one piece) every stage idles for the same time:
+ * stage modules (F, B, W: one task of one stage module) every stage idles for the same time:
  *
  *   gpipe, 1f1b, interleaved  (p-1)(F+B+W), a fraction (p-1)/(v m + p-1) of the makespan
  *   zero-bubble               (p-1)(F+B) - (min(m,p)-1) min(F,B,W)
@@ -21,15 +21,15 @@
 
 #include <stdint.h>
 
-/* Of one piece and one micro-batch, not negative. Where the schedule does not delay weight
+/* Of one stage module and one micro-batch, not negative. Where the schedule does not delay weight
  * gradients a BACKWARD task costs backward + weight, so that the same costs price them all. */
 struct sn_task_cost {
     int64_t forward, backward, weight; /* weight: the weight gradients alone */
 };
 
 struct sn_pipeline_cost {
-    struct sn_task_cost each;          /* of every piece */
-    const struct sn_task_cost *pieces; /* or of each, [virtual_stages x stages]; NULL: `each` */
+    struct sn_task_cost each;           /* of every stage module */
+    const struct sn_task_cost *modules; /* or of each, [virtual_stages x stages]; NULL: `each` */
 };
 
 /* Task lists made elsewhere (what a compiled program runs): of each stage its tasks and their

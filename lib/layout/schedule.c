@@ -50,7 +50,7 @@ bool sn_scope_equal(struct sn_scope a, struct sn_scope b)
 
 /* --- tasks by number -------------------------------------------------------------------------- */
 
-static int pieces_of(const struct sn_pipeline *p)
+static int modules_of(const struct sn_pipeline *p)
 {
     return p->stages * p->virtual_stages;
 }
@@ -60,20 +60,20 @@ static int phases_of(const struct sn_pipeline *p)
     return (int)sn_schedule_last_phase(p) + 1;
 }
 
-/* By phase, piece and micro-batch. */
-static int64_t number_of(const struct sn_pipeline *p, enum sn_phase phase, int piece, int micro)
+/* By phase, stage module and micro-batch. */
+static int64_t number_of(const struct sn_pipeline *p, enum sn_phase phase, int module, int micro)
 {
-    return ((int64_t)phase * pieces_of(p) + piece) * p->micros + micro;
+    return ((int64_t)phase * modules_of(p) + module) * p->micros + micro;
 }
 
-int sn_task_piece(const struct sn_pipeline *p, int stage, const struct sn_task *t)
+int sn_task_module(const struct sn_pipeline *p, int stage, const struct sn_task *t)
 {
     return t->scope.virtual_stage * p->stages + stage;
 }
 
 int64_t sn_task_number(const struct sn_pipeline *p, int stage, const struct sn_task *t)
 {
-    return number_of(p, t->phase, sn_task_piece(p, stage, t), t->micro);
+    return number_of(p, t->phase, sn_task_module(p, stage, t), t->micro);
 }
 
 int64_t sn_pipeline_tasks(const struct sn_pipeline *p)
@@ -84,8 +84,8 @@ int64_t sn_pipeline_tasks(const struct sn_pipeline *p)
 const char *sn_task_name(char out[SN_TASK_NAME], const struct sn_pipeline *p, int64_t task)
 {
     int64_t row = task / p->micros;
-    (void)snprintf(out, SN_TASK_NAME, "%s of piece %d, micro-batch %d",
-                   sn_phase_name((enum sn_phase)(row / pieces_of(p))), (int)(row % pieces_of(p)),
+    (void)snprintf(out, SN_TASK_NAME, "%s of stage module %d, micro-batch %d",
+                   sn_phase_name((enum sn_phase)(row / modules_of(p))), (int)(row % modules_of(p)),
                    (int)(task % p->micros));
     return out;
 }
@@ -93,30 +93,31 @@ const char *sn_task_name(char out[SN_TASK_NAME], const struct sn_pipeline *p, in
 enum sn_status sn_task_check(const struct sn_pipeline *p, const struct sn_task *t,
                              struct sn_err *err)
 {
-    int phase = (int)t->phase, part = t->scope.virtual_stage;
-    if (phase >= 0 && phase < phases_of(p) && part >= 0 && part < p->virtual_stages &&
+    int phase = (int)t->phase, vstage = t->scope.virtual_stage;
+    if (phase >= 0 && phase < phases_of(p) && vstage >= 0 && vstage < p->virtual_stages &&
         t->micro >= 0 && t->micro < p->micros)
         return SN_OK;
     return sn_fail(err, SN_EINPUT,
-                   "phase %d, part %d, micro-batch %d; phases 0..%d, parts 0..%d and micro-batches "
+                   "phase %d, virtual stage %d, micro-batch %d; phases 0..%d, virtual stages 0..%d "
+                   "and micro-batches "
                    "0..%d would work",
-                   phase, part, t->micro, phases_of(p) - 1, p->virtual_stages - 1, p->micros - 1);
+                   phase, vstage, t->micro, phases_of(p) - 1, p->virtual_stages - 1, p->micros - 1);
 }
 
 int sn_task_needs(struct sn_need out[SN_NEEDS], const struct sn_pipeline *p, int stage,
                   const struct sn_task *t)
 {
-    int n = 0, piece = sn_task_piece(p, stage, t);
-    if (t->phase == SN_PHASE_FORWARD && piece > 0)
-        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .piece = piece - 1};
+    int n = 0, module = sn_task_module(p, stage, t);
+    if (t->phase == SN_PHASE_FORWARD && module > 0)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .module = module - 1};
     if (t->phase == SN_PHASE_BACKWARD)
-        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .piece = piece};
-    if (t->phase == SN_PHASE_BACKWARD && piece < pieces_of(p) - 1)
-        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .piece = piece + 1};
+        out[n++] = (struct sn_need){.phase = SN_PHASE_FORWARD, .module = module};
+    if (t->phase == SN_PHASE_BACKWARD && module < modules_of(p) - 1)
+        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .module = module + 1};
     if (t->phase == SN_PHASE_WEIGHT)
-        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .piece = piece};
+        out[n++] = (struct sn_need){.phase = SN_PHASE_BACKWARD, .module = module};
     for (int i = 0; i < n; i++)
-        out[i].task = number_of(p, out[i].phase, out[i].piece, t->micro);
+        out[i].task = number_of(p, out[i].phase, out[i].module, t->micro);
     return n;
 }
 
@@ -147,7 +148,7 @@ enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err
                        "layout: %d pipeline stages x %d virtual stages, %d micro-batches; at least "
                        "1 of each would work",
                        p->stages, p->virtual_stages, p->micros);
-    /* Tasks, pieces and the warm-up of a stage are counted in int. */
+    /* Tasks, stage modules and the warm-up of a stage are counted in int. */
     long v = p->virtual_stages, limit = INT_MAX / 4;
     if (v * p->micros > limit || v * p->stages > limit)
         return sn_fail(err, SN_EINPUT,
@@ -160,7 +161,7 @@ enum sn_status sn_pipeline_check(const struct sn_pipeline *p, struct sn_err *err
         return sn_fail(err, SN_EINPUT,
                        "layout.virtual_stages: %d, but only the %s schedule has virtual stages; "
                        "virtual_stages 1 or schedule %s would work",
-                       p->virtual_stages, sn_schedules_with_parts(have), have);
+                       p->virtual_stages, sn_schedules_with_virtual_stages(have), have);
     return t->whole_groups ? check_multiple(p, err) : SN_OK;
 }
 
@@ -185,7 +186,7 @@ static int stages_behind(const struct sn_pipeline *p, int stage)
     return p->stages - 1 - stage;
 }
 
-static int parts_behind(const struct sn_pipeline *p, int stage)
+static int vstages_behind(const struct sn_pipeline *p, int stage)
 {
     int behind = stages_behind(p, stage);
     return p->virtual_stages == 1 ? behind : 2 * behind + (p->virtual_stages - 1) * p->stages;
@@ -206,7 +207,7 @@ static int stages_before(const struct sn_pipeline *p, int stage)
 
 static const struct order order_gpipe = {everything, not_late};
 static const struct order order_1f1b = {stages_behind, not_late};
-static const struct order order_interleaved = {parts_behind, not_late};
+static const struct order order_interleaved = {vstages_behind, not_late};
 static const struct order order_zero_bubble = {stages_behind, stages_before};
 
 #define ORDER_OF(id, word, ...) [id] = &order_##word,
@@ -245,16 +246,16 @@ static enum sn_phase next_phase(const struct walk *w)
 }
 
 /* The next task without its slot; false at the end of the list. Task k of a phase: groups of p
- * micro-batches pass through all parts, forwards up, backwards down. */
+ * micro-batches pass through all virtual stages, forwards up, backwards down. */
 static bool walk_next(struct walk *w, struct sn_task *out)
 {
     int p = w->p->stages, v = w->p->virtual_stages;
     if (w->done[w->last] == w->total)
         return false;
     enum sn_phase phase = next_phase(w);
-    int k = w->done[phase]++, group = k / (p * v), in_group = k % (p * v), part = in_group / p;
+    int k = w->done[phase]++, group = k / (p * v), in_group = k % (p * v), vstage = in_group / p;
     out->phase = phase;
-    out->scope.virtual_stage = phase == SN_PHASE_FORWARD ? part : v - 1 - part;
+    out->scope.virtual_stage = phase == SN_PHASE_FORWARD ? vstage : v - 1 - vstage;
     out->micro = group * p + in_group % p;
     out->slot = -1;
     return true;
@@ -265,7 +266,7 @@ int sn_schedule_tasks(const struct sn_pipeline *p)
     return phases_of(p) * sn_scopes(p) * p->micros;
 }
 
-/* Where parts take turns, nothing new happens after four groups of micro-batches. */
+/* Where virtual stages take turns, nothing new happens after four groups of micro-batches. */
 struct sn_pipeline sn_pipeline_shortest(const struct sn_pipeline *p)
 {
     struct sn_pipeline few = *p;
@@ -274,15 +275,15 @@ struct sn_pipeline sn_pipeline_shortest(const struct sn_pipeline *p)
     return few;
 }
 
-int sn_schedule_slots(const struct sn_pipeline *p, int stage, int part)
+int sn_schedule_slots(const struct sn_pipeline *p, int stage, int vstage)
 {
-    assert(part >= 0 && part < p->virtual_stages);
+    assert(vstage >= 0 && vstage < p->virtual_stages);
     struct sn_pipeline few = sn_pipeline_shortest(p);
     struct walk w = walk_begin(&few, stage);
     struct sn_task t;
     int in_flight = 0, most = 0;
     while (walk_next(&w, &t)) {
-        if (t.scope.virtual_stage != part)
+        if (t.scope.virtual_stage != vstage)
             continue;
         in_flight += t.phase == SN_PHASE_FORWARD;
         most = in_flight > most ? in_flight : most;
@@ -305,7 +306,7 @@ int sn_schedule_waiting(const struct sn_pipeline *p, int stage)
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-/* Of one part. */
+/* Of one virtual stage. */
 struct slots {
     int *of;     /* [micros] the slot of each micro-batch in flight */
     bool *taken; /* [micros]; more are never needed */
@@ -326,12 +327,12 @@ static void give_back(struct slots *s, int micro)
     s->lowest = min(s->lowest, s->of[micro]);
 }
 
-static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, struct slots *parts)
+static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, struct slots *vstages)
 {
     enum sn_phase last = sn_schedule_last_phase(p);
     for (int i = 0; i < n; i++) {
         struct sn_task *t = &tasks[i];
-        struct slots *s = &parts[t->scope.virtual_stage];
+        struct slots *s = &vstages[t->scope.virtual_stage];
         t->slot = t->phase == SN_PHASE_FORWARD ? take(s, t->micro) : s->of[t->micro];
         if (t->phase == last)
             give_back(s, t->micro);
@@ -341,17 +342,17 @@ static void assign(struct sn_task *tasks, int n, const struct sn_pipeline *p, st
 static bool assign_slots(struct sn_task *tasks, int n, const struct sn_pipeline *p)
 {
     size_t v = (size_t)p->virtual_stages, m = (size_t)p->micros;
-    struct slots *parts = sn_alloc_n(v, sizeof(*parts));
+    struct slots *vstages = sn_alloc_n(v, sizeof(*vstages));
     int *of = sn_alloc_n(v * m, sizeof(*of));
     bool *taken = sn_alloc_n(v * m, sizeof(*taken));
-    bool good = parts && of && taken;
+    bool good = vstages && of && taken;
     for (size_t i = 0; good && i < v; i++)
-        parts[i] = (struct slots){of + i * m, taken + i * m, 0};
+        vstages[i] = (struct slots){of + i * m, taken + i * m, 0};
     if (good)
-        assign(tasks, n, p, parts);
+        assign(tasks, n, p, vstages);
     sn_free(taken);
     sn_free(of);
-    sn_free(parts);
+    sn_free(vstages);
     return good;
 }
 

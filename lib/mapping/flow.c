@@ -97,8 +97,8 @@ static enum sn_status add_message(struct sn_flow *f, const struct sn_job *j,
 static enum sn_status add_stage(struct sn_flow *f, const struct sn_job *j, struct sn_err *err)
 {
     const struct sn_program *p = &j->train;
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++) {
             const struct sn_op *op = &p->ops[i];
             struct message m = {
                 .op = op, .runs = sn_program_runs(p, c, op->when), .stage = j->stage};

@@ -21,11 +21,11 @@ struct sn_model_builder {
 int sn_model_value(struct sn_model_builder *b, int64_t cols);
 struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind, const char *fmt,
                               ...) __attribute__((format(printf, 3, 4)));
-/* Append a logical tensor of `rows` rows to a parameter under construction, whose pieces are handed
- * on by sn_model_param. */
-void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
-                    ...) __attribute__((format(printf, 4, 5)));
-/* Find a parameter by name or add it. Takes want->piece. */
+/* Append a logical tensor of `rows` rows to a parameter under construction, whose logical tensors
+ * are handed on by sn_model_param. */
+void sn_model_tensor(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
+                     ...) __attribute__((format(printf, 4, 5)));
+/* Find a parameter by name or add it. Takes want->tensor. */
 int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
 
 /* Random streams: of the embedding 0; four in each layer: attention, its residual, the ffn's, the

@@ -26,8 +26,8 @@ static int gate_up(struct sn_model_builder *b, int owner)
 {
     struct sn_param p = matrix(b, owner, "experts.gate_up", b->config->hidden);
     for (int e = 0; e < b->config->experts.count; e++) {
-        sn_model_piece(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.gate.weight", owner, e);
-        sn_model_piece(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.up.weight", owner, e);
+        sn_model_tensor(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.gate.weight", owner, e);
+        sn_model_tensor(b, &p, b->config->ffn, "layers.%d.ffn.experts.%d.up.weight", owner, e);
     }
     return sn_model_param(b, &p);
 }
@@ -37,7 +37,7 @@ static int down(struct sn_model_builder *b, int owner)
     struct sn_param p = matrix(b, owner, "experts.down", b->config->ffn);
     p.std = (float)(b->config->init_std / sqrt(2.0 * b->config->layers));
     for (int e = 0; e < b->config->experts.count; e++)
-        sn_model_piece(b, &p, b->config->hidden, "layers.%d.ffn.experts.%d.down.weight", owner, e);
+        sn_model_tensor(b, &p, b->config->hidden, "layers.%d.ffn.experts.%d.down.weight", owner, e);
     return sn_model_param(b, &p);
 }
 
@@ -46,7 +46,7 @@ static int bias(struct sn_model_builder *b, int owner)
 {
     struct sn_param p = {.cols = 1, .init = SN_INIT_ZEROS, .is_bias = true};
     (void)snprintf(p.name, sizeof(p.name), "layers.%d.ffn.router.bias", owner);
-    sn_model_piece(b, &p, b->config->experts.count, "layers.%d.ffn.router.bias", owner);
+    sn_model_tensor(b, &p, b->config->experts.count, "layers.%d.ffn.router.bias", owner);
     return sn_model_param(b, &p);
 }
 
@@ -63,7 +63,7 @@ static int router(struct sn_model_builder *b, int owner, int x)
 {
     const struct sn_model_config *c = b->config;
     struct sn_param p = matrix(b, owner, "router", c->hidden);
-    sn_model_piece(b, &p, c->experts.count, "layers.%d.ffn.router.weight", owner);
+    sn_model_tensor(b, &p, c->experts.count, "layers.%d.ffn.router.weight", owner);
     int w = sn_model_param(b, &p), routes = sn_model_value(b, c->experts.top_k);
     int choice = c->experts.bias == SN_BIAS_NONE ? -1 : bias(b, owner);
     struct sn_node *n = sn_model_node(b, SN_NODE_ROUTER, "l%d.ffn.router", b->layer);

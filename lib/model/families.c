@@ -32,7 +32,7 @@ static int single(struct sn_model_builder *b, int64_t rows, int64_t cols, enum s
                   double std, const char *name)
 {
     struct sn_param p = param(cols, init, std, "%s", name);
-    sn_model_piece(b, &p, rows, "%s", name);
+    sn_model_tensor(b, &p, rows, "%s", name);
     return sn_model_param(b, &p);
 }
 
@@ -69,8 +69,8 @@ static int norm(struct sn_model_builder *b, int x, const char *which)
     return y;
 }
 
-/* y = x W^T (+ b) at a point of the current layer. The pieces of the weight are given; a bias has
- * the same pieces. */
+/* y = x W^T (+ b) at a point of the current layer. The logical tensors of the weight are given; a
+ * bias has the same ones. */
 static int linear(struct sn_model_builder *b, enum sn_linear which, int x, struct sn_param *w,
                   const char *point)
 {
@@ -78,12 +78,12 @@ static int linear(struct sn_model_builder *b, enum sn_linear which, int x, struc
     bool has_bias = b->traits->biases & which;
     if (has_bias) {
         p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
-        for (int i = 0; i < w->n_pieces; i++) {
-            int stem = (int)snprintf(NULL, 0, "%s", w->piece[i].name) - (int)sizeof("weight") + 1;
-            sn_model_piece(b, &p, w->piece[i].rows, "%.*sbias", stem, w->piece[i].name);
+        for (int i = 0; i < w->n_tensors; i++) {
+            int stem = (int)snprintf(NULL, 0, "%s", w->tensor[i].name) - (int)sizeof("weight") + 1;
+            sn_model_tensor(b, &p, w->tensor[i].rows, "%.*sbias", stem, w->tensor[i].name);
         }
     }
-    int weight = sn_model_param(b, w); /* its pieces are the model's from here on */
+    int weight = sn_model_param(b, w); /* its logical tensors are the model's from here on */
     int bias = has_bias ? sn_model_param(b, &p) : -1;
     int y = sn_model_value(b, w->rows);
     struct sn_node *n = sn_model_node(b, SN_NODE_LINEAR, "l%d.%s", b->layer, point);
@@ -136,9 +136,9 @@ static int attention(struct sn_model_builder *b, int x)
     double std = c->init_std;
     int l = owner(b);
     struct sn_param wqkv = param(d, SN_INIT_NORMAL, std, "layers.%d.attn.qkv.weight", l);
-    sn_model_piece(b, &wqkv, d, "layers.%d.attn.q.weight", l);
-    sn_model_piece(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
-    sn_model_piece(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
+    sn_model_tensor(b, &wqkv, d, "layers.%d.attn.q.weight", l);
+    sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
+    sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
     int qkv = linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv");
     struct sn_node *n;
     if (b->traits->positions == SN_ROTARY) {
@@ -157,7 +157,7 @@ static int attention(struct sn_model_builder *b, int x)
     n->attr.random.site = sn_model_site(b, 0);
     struct sn_param wo =
         param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
-    sn_model_piece(b, &wo, d, "layers.%d.attn.o.weight", l);
+    sn_model_tensor(b, &wo, d, "layers.%d.attn.o.weight", l);
     return dropout(b, linear(b, SN_LINEAR_O, o, &wo, "attn.o"), 1, "attn.drop");
 }
 
@@ -170,15 +170,15 @@ static int swiglu(struct sn_model_builder *b, int x, int64_t f, const char *wher
     struct sn_node *n;
     struct sn_param w =
         param(c->hidden, SN_INIT_NORMAL, c->init_std, "layers.%d.%s.gate_up.weight", l, where);
-    sn_model_piece(b, &w, f, "layers.%d.%s.gate.weight", l, where);
-    sn_model_piece(b, &w, f, "layers.%d.%s.up.weight", l, where);
+    sn_model_tensor(b, &w, f, "layers.%d.%s.gate.weight", l, where);
+    sn_model_tensor(b, &w, f, "layers.%d.%s.up.weight", l, where);
     (void)snprintf(point, sizeof(point), "%s.gate_up", where);
     int h = linear(b, SN_LINEAR_UP, x, &w, point);
     (void)snprintf(point, sizeof(point), "%s.swiglu", where);
     h = unary(b, SN_NODE_SWIGLU, h, f, point, &n);
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.%s.down.weight", l, where);
-    sn_model_piece(b, &v, c->hidden, "layers.%d.%s.down.weight", l, where);
+    sn_model_tensor(b, &v, c->hidden, "layers.%d.%s.down.weight", l, where);
     (void)snprintf(point, sizeof(point), "%s.down", where);
     return linear(b, SN_LINEAR_DOWN, h, &v, point);
 }
@@ -190,13 +190,13 @@ static int plain_ffn(struct sn_model_builder *b, int x)
     int l = owner(b);
     struct sn_node *n;
     struct sn_param w = param(d, SN_INIT_NORMAL, c->init_std, "layers.%d.ffn.up.weight", l);
-    sn_model_piece(b, &w, f, "layers.%d.ffn.up.weight", l);
+    sn_model_tensor(b, &w, f, "layers.%d.ffn.up.weight", l);
     int h = linear(b, SN_LINEAR_UP, x, &w, "ffn.up");
     h = unary(b, SN_NODE_ACT, h, f, "ffn.act", &n);
     n->attr.act = kernel_of[b->config->activation];
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.ffn.down.weight", l);
-    sn_model_piece(b, &v, d, "layers.%d.ffn.down.weight", l);
+    sn_model_tensor(b, &v, d, "layers.%d.ffn.down.weight", l);
     return linear(b, SN_LINEAR_DOWN, h, &v, "ffn.down");
 }
 

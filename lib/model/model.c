@@ -39,22 +39,22 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
     return n;
 }
 
-static bool frozen(const struct sn_train_config *t, const char *piece)
+static bool frozen(const struct sn_train_config *t, const char *tensor)
 {
     for (int i = 0; i < t->n_freeze; i++)
-        if (sn_str_glob(t->freeze[i], piece))
+        if (sn_str_glob(t->freeze[i], tensor))
             return true;
     return false;
 }
 
-void sn_model_piece(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
-                    ...)
+void sn_model_tensor(struct sn_model_builder *b, struct sn_param *p, int64_t rows, const char *fmt,
+                     ...)
 {
-    if (!sn_grow((void **)&p->piece, p->n_pieces, &p->cap_pieces, sizeof(*p->piece))) {
+    if (!sn_grow((void **)&p->tensor, p->n_tensors, &p->cap_tensors, sizeof(*p->tensor))) {
         b->failed = true;
         return;
     }
-    struct sn_piece *x = &p->piece[p->n_pieces++];
+    struct sn_tensor *x = &p->tensor[p->n_tensors++];
     x->row = p->rows;
     x->rows = rows;
     p->rows += rows;
@@ -96,20 +96,20 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     b->failed = b->failed || !grow_names(b);
     int *row = b->failed ? NULL : row_of(b, want->name);
     if (row && *row) { /* shared layers and tied weights meet here */
-        sn_free(want->piece);
+        sn_free(want->tensor);
         return *row - 1;
     }
     b->failed =
         b->failed || !sn_grow((void **)&m->params, m->n_params, &m->cap_params, sizeof(*m->params));
     if (b->failed) {
-        sn_free(want->piece);
+        sn_free(want->tensor);
         return 0;
     }
     struct sn_param *p = &m->params[m->n_params];
     *p = *want;
     p->trainable = true;
-    for (int i = 0; i < p->n_pieces; i++)
-        if (frozen(b->train, p->piece[i].name))
+    for (int i = 0; i < p->n_tensors; i++)
+        if (frozen(b->train, p->tensor[i].name))
             p->trainable = false;
     *row = m->n_params + 1;
     return m->n_params++;
@@ -125,20 +125,20 @@ static enum sn_status check_freeze(const struct sn_model *m, const struct sn_tra
         for (int i = 0; i < m->n_params; i++) {
             const struct sn_param *p = &m->params[i];
             int hits = 0;
-            for (int k = 0; k < p->n_pieces; k++)
-                hits += sn_str_glob(t->freeze[f], p->piece[k].name);
+            for (int k = 0; k < p->n_tensors; k++)
+                hits += sn_str_glob(t->freeze[f], p->tensor[k].name);
             used = used || hits > 0;
-            if (hits > 0 && hits < p->n_pieces)
+            if (hits > 0 && hits < p->n_tensors)
                 return sn_fail(err, SN_EINPUT,
                                "train.freeze: '%s' freezes a part of %s; freeze all of its %d "
                                "tensors or none",
-                               t->freeze[f], p->name, p->n_pieces);
+                               t->freeze[f], p->name, p->n_tensors);
         }
         if (!used)
             return sn_fail(err, SN_EINPUT,
                            "train.freeze: '%s' matches no tensor of this model; names look like "
                            "'%s'",
-                           t->freeze[f], m->params[0].piece[0].name);
+                           t->freeze[f], m->params[0].tensor[0].name);
     }
     return SN_OK;
 }
@@ -169,23 +169,23 @@ void sn_model_destroy(struct sn_model *m)
     if (!m)
         return;
     for (int i = 0; i < m->n_params; i++)
-        sn_free(m->params[i].piece);
+        sn_free(m->params[i].tensor);
     sn_free(m->params);
     sn_free(m->nodes);
     sn_free(m->values);
     sn_free(m);
 }
 
-bool sn_param_learns(const struct sn_param *p)
+bool sn_param_trains(const struct sn_param *p)
 {
     return p->trainable && !p->is_bias;
 }
 
-int sn_model_piece_count(const struct sn_model *m)
+int sn_model_tensor_count(const struct sn_model *m)
 {
     int n = 0;
     for (int i = 0; i < m->n_params; i++)
-        n += m->params[i].n_pieces;
+        n += m->params[i].n_tensors;
     return n;
 }
 
@@ -243,13 +243,13 @@ double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_c
     return sn_model_flops_per_token(m, c) + 6.0 * c->layers * (double)c->hidden * c->seq;
 }
 
-static void init_piece(const struct sn_param *p, const struct sn_piece *piece, uint64_t seed,
-                       int64_t row, int64_t rows, float *out)
+static void init_tensor(const struct sn_param *p, const struct sn_tensor *tensor, uint64_t seed,
+                        int64_t row, int64_t rows, float *out)
 {
     int64_t n = rows * p->cols;
     if (p->init == SN_INIT_NORMAL) {
-        uint64_t first = (uint64_t)((row - piece->row) * p->cols);
-        sn_rng_normal(sn_rng_key(seed, piece->name), first, (size_t)n, p->std, out);
+        uint64_t first = (uint64_t)((row - tensor->row) * p->cols);
+        sn_rng_normal(sn_rng_key(seed, tensor->name), first, (size_t)n, p->std, out);
         return;
     }
     for (int64_t i = 0; i < n; i++)
@@ -258,12 +258,12 @@ static void init_piece(const struct sn_param *p, const struct sn_piece *piece, u
 
 void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t rows, float *out)
 {
-    for (int i = 0; i < p->n_pieces; i++) {
-        const struct sn_piece *piece = &p->piece[i];
-        int64_t first = row > piece->row ? row : piece->row;
-        int64_t end = piece->row + piece->rows;
+    for (int i = 0; i < p->n_tensors; i++) {
+        const struct sn_tensor *tensor = &p->tensor[i];
+        int64_t first = row > tensor->row ? row : tensor->row;
+        int64_t end = tensor->row + tensor->rows;
         end = row + rows < end ? row + rows : end;
         if (first < end)
-            init_piece(p, piece, seed, first, end - first, out + (first - row) * p->cols);
+            init_tensor(p, tensor, seed, first, end - first, out + (first - row) * p->cols);
     }
 }

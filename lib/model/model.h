@@ -34,7 +34,7 @@ enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS };
 /* A logical tensor: what checkpoints, converters and people name. A parameter holds one or several
  * of them one under the other (q, k, v of one fused GEMM; gate and up of one expert after the
  * other), each `rows` rows. */
-struct sn_piece {
+struct sn_tensor {
     char name[96]; /* "layers.3.attn.q.weight" */
     int64_t row, rows;
 };
@@ -45,10 +45,10 @@ struct sn_param {
     enum sn_init init;
     float std;      /* SN_INIT_NORMAL */
     bool decay;     /* weight decay applies (not to norms and biases) */
-    bool trainable; /* false when train.freeze matches a piece */
+    bool trainable; /* false when train.freeze matches one of its logical tensors */
     bool is_bias;   /* of routers' choices: moved by counts, never by a gradient; has no moments */
-    int n_pieces, cap_pieces;
-    struct sn_piece *piece; /* the model's memory */
+    int n_tensors, cap_tensors;
+    struct sn_tensor *tensor; /* the model's memory */
 };
 
 struct sn_node {
@@ -79,9 +79,9 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
 void sn_model_destroy(struct sn_model *m); /* NULL is allowed */
 
 /* Is it learnt by gradients, and has moments? */
-bool sn_param_learns(const struct sn_param *p);
-/* Pieces of all parameters. */
-int sn_model_piece_count(const struct sn_model *m);
+bool sn_param_trains(const struct sn_param *p);
+/* Logical tensors of all parameters. */
+int sn_model_tensor_count(const struct sn_model *m);
 /* Has this layer experts? */
 bool sn_layer_has_experts(const struct sn_model_config *c, int layer);
 int sn_expert_layers(const struct sn_model_config *c); /* how many have */
@@ -96,12 +96,12 @@ int64_t sn_model_param_count(const struct sn_model *m);
  * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half); no
  * recomputation (docs/PLANNER-MODEL.md). */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
-/* The same with all of the scores counted, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM, appendix
- * B), whose MFU is the larger for the same speed. */
+/* The same with all of the scores counted, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
+ * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
 
 /* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a
- * parameter: a function of (seed, piece name, element) alone. */
+ * parameter: a function of (seed, tensor's name, element) alone. */
 void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t rows, float *out);
 
 #endif

@@ -105,7 +105,7 @@ struct replay {
     int rounds;
 };
 
-static void tell(void *arg, const struct sn_op *op, double seconds)
+static void add_seconds(void *arg, const struct sn_op *op, double seconds)
 {
     struct replay *r = arg;
     if (op->kind >= SN_NKERNELS)
@@ -200,7 +200,7 @@ static enum sn_status init(struct replay *r, const struct sn_job *j, struct sn_a
     if (st == SN_OK)
         st = make_weights(r, err);
     if (st == SN_OK)
-        st = sn_exec_set_tell(r->exec, tell, r, err);
+        st = sn_exec_set_report(r->exec, add_seconds, r, err);
     if (st == SN_OK)
         fill_batch(r);
     else
@@ -227,8 +227,8 @@ static enum sn_status add_samples(struct sn_samples *out, struct replay *r, stru
 {
     const struct sn_program *p = &r->job->train;
     double whole = median(r->total, r->rounds), parts = 0;
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++) {
             struct watched *w = &r->op[p->ops[i].id];
             w->seconds = median(w->mean, r->rounds);
             w->runs = sn_program_runs(p, c, p->ops[i].when);

@@ -75,7 +75,7 @@ static enum sn_status make_room(struct flight *f, struct sn_err *err)
 }
 
 /* Which rank lies where. A job on one node compares its ranks instead of its nodes. */
-static enum sn_status meet(struct flight *f, struct sn_err *err)
+static enum sn_status number_ranks(struct flight *f, struct sn_err *err)
 {
     struct sn_comm *c = f->env->comm;
     int size[SN_NGRID_AXES];
@@ -204,7 +204,7 @@ static enum sn_status judge(struct flight *f, struct sn_err *err)
 static enum sn_status fly(struct flight *f, struct sn_err *err)
 {
     SN_TRY(make_room(f, err));
-    SN_TRY(meet(f, err));
+    SN_TRY(number_ranks(f, err));
     bool again = true;
     for (int pass = 0; pass < PASSES && again; pass++) {
         SN_TRY(measure(f, pass, err));

@@ -36,16 +36,16 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
     for (int u = 0; u < SN_NMEMORY_USES; u++)
         told += out->of[u];
     out->activations += arenas - told; /* what else is in scratch, and page rounding of classes */
-    out->comm += j->window_bytes;
+    out->comm += j->shm_bytes;
     out->snapshot = j->config->checkpoint.async ? sn_job_snapshot_bytes(j) : 0;
-    out->snapshot += SN_IMAGE_COPIES * j->image_bytes;
+    out->snapshot += SN_SNAPSHOT_SHARD_COPIES * j->snapshot_shard_bytes;
     out->library = SN_LIBRARY_BYTES;
     sn_memory_add_up(out);
 }
 
-int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when)
+int sn_program_runs(const struct sn_program *p, int segment, enum sn_when when)
 {
-    return p->chunks[chunk].runs[when];
+    return p->segments[segment].runs[when];
 }
 
 /* Bytes of one run of an operation: of one member of its group, or of all. */
@@ -66,8 +66,8 @@ static void traffic(const struct sn_job *j, bool stage, int64_t bytes[SN_NAXES])
 {
     const struct sn_program *p = &j->train;
     int64_t ranks = sn_grid_ranks(&j->grid) / j->stages;
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++) {
             const struct sn_op *op = &p->ops[i];
             int64_t one = sent_by_op(j, op, stage);
             if (one == 0)
@@ -101,11 +101,11 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES])
 
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j)
 {
-    struct sn_image_room room;
+    struct sn_snapshot_shard_room room;
     if (!j->config->checkpoint.snapshot_every)
         return 0;
-    sn_job_image_room(j, &room);
-    return sn_image_bytes(&room) * (sn_grid_ranks(&j->grid) / j->stages);
+    sn_job_snapshot_shard_room(j, &room);
+    return sn_snapshot_shard_bytes(&room) * (sn_grid_ranks(&j->grid) / j->stages);
 }
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)
@@ -142,7 +142,7 @@ uint64_t sn_program_hash(const struct sn_program *p)
         h = mix(h, x, sizeof(x));
     }
     for (int i = 0; i < p->n_sched; i++) {
-        int64_t x[] = {p->sched[i].chunk, p->sched[i].micro, p->sched[i].slot, p->sched[i].late};
+        int64_t x[] = {p->sched[i].segment, p->sched[i].micro, p->sched[i].slot, p->sched[i].late};
         h = mix(h, x, sizeof(x));
     }
     return h;

@@ -64,20 +64,20 @@ struct list {
     int n;
 };
 
-/* A piece of a shard, and what is the same for all of its boxes. */
+/* What a shard holds of a logical tensor, and what is the same for all of its boxes. */
 struct place {
     const struct sn_shard *shard;
-    const struct sn_shard_piece *q;
-    struct sn_job_box box; /* kind, param, piece, buf, owned; `at` of the shard's first element */
+    const struct sn_shard_tensor *q;
+    struct sn_job_box box; /* kind, param, tensor, buf, owned; `at` of the shard's first element */
 };
 
 /* --- rectangles ------------------------------------------------------------------------------- */
 
-/* Rows r .. end_r - 1, columns c .. end_c - 1 of the shard, as far as they are the piece's. */
+/* Rows r .. end_r - 1, columns c .. end_c - 1 of the shard, as far as they are the tensor's. */
 static void add_box(struct list *l, const struct place *p, const int64_t rows[2],
                     const int64_t cols[2])
 {
-    const struct sn_shard_piece *q = p->q;
+    const struct sn_shard_tensor *q = p->q;
     int64_t r = rows[0] > q->at ? rows[0] : q->at;
     int64_t end_r = rows[1] < q->at + q->n ? rows[1] : q->at + q->n;
     int64_t c = cols[0], end_c = cols[1] < q->n_cols ? cols[1] : q->n_cols;
@@ -95,7 +95,7 @@ static void add_box(struct list *l, const struct place *p, const int64_t rows[2]
     l->n++;
 }
 
-/* Elements [lo, hi) of the bucket, as far as they are the piece's. */
+/* Elements [lo, hi) of the bucket, as far as they are the tensor's. */
 static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t hi)
 {
     int64_t cols = p->shard->cols, size = p->shard->rows * cols;
@@ -122,7 +122,7 @@ static void add_range(struct list *l, const struct place *p, int64_t lo, int64_t
  * padding left out, and this rank's share of them. */
 struct share {
     int64_t lo, hi;
-    int64_t passed; /* in the pieces so far */
+    int64_t passed; /* in the tensors so far */
 };
 
 static bool is_first(const struct sn_job *j, unsigned groups)
@@ -147,15 +147,15 @@ static struct share share_of(const struct sn_job *j, enum sn_state_kind k, enum 
         if (sn_state_buffer(j, b, k) < 0 || !owns_copy(j, b, k) || b->replicas != replicas ||
             sn_updates_are_slices(&b->held))
             continue;
-        for (int q = 0; q < shard->n_pieces; q++)
-            n += shard->piece[q].n * shard->piece[q].n_cols;
+        for (int q = 0; q < shard->n_tensors; q++)
+            n += shard->tensor[q].n * shard->tensor[q].n_cols;
     }
     return (struct share){.lo = n * index / members, .hi = n * (index + 1) / members};
 }
 
-/* The row of the piece at which a cut behind `element` of its elements is made: the nearest; of a
- * small piece only its ends. Monotonic, so the shares of neighbours meet. */
-static int64_t cut_at(const struct sn_shard_piece *q, int64_t element)
+/* The row of the tensor at which a cut behind `element` of its elements is made: the nearest; of a
+ * small tensor only its ends. Monotonic, so the shares of neighbours meet. */
+static int64_t cut_at(const struct sn_shard_tensor *q, int64_t element)
 {
     int64_t size = q->n * q->n_cols;
     if (element <= 0 || element >= size)
@@ -165,10 +165,10 @@ static int64_t cut_at(const struct sn_shard_piece *q, int64_t element)
     return (element + q->n_cols / 2) / q->n_cols;
 }
 
-/* A piece that is whole on all replicas: rows before the share, the share, rows behind it. */
+/* A tensor that is whole on all replicas: rows before the share, the share, rows behind it. */
 static void add_shared(struct list *l, struct place *p, struct share *s)
 {
-    const struct sn_shard_piece *q = p->q;
+    const struct sn_shard_tensor *q = p->q;
     bool own = owns_copy(l->job, &l->job->buckets[p->shard->bucket], p->box.kind);
     int64_t from = own ? q->at + cut_at(q, s->lo - s->passed) : q->at;
     int64_t to = own ? q->at + cut_at(q, s->hi - s->passed) : q->at;
@@ -181,10 +181,10 @@ static void add_shared(struct list *l, struct place *p, struct share *s)
     s->passed += own ? q->n * q->n_cols : 0;
 }
 
-/* All of the piece, which no replica has a share in. */
+/* All of the tensor, which no replica has a share in. */
 static void add_own(struct list *l, struct place *p)
 {
-    const struct sn_shard_piece *q = p->q;
+    const struct sn_shard_tensor *q = p->q;
     const struct sn_bucket *b = &l->job->buckets[p->shard->bucket];
     p->box.holder = sn_feedback_holder(l->job, b, &p->box.holders);
     p->box.owned = owns_copy(l->job, b, SN_STATE_FEEDBACK);
@@ -201,10 +201,10 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
     if (buf < 0)
         return;
     bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
-    for (int i = 0; i < shard->n_pieces; i++) {
+    for (int i = 0; i < shard->n_tensors; i++) {
         struct place p = {shard,
-                          &shard->piece[i],
-                          {.kind = k, .param = shard->param, .piece = shard->piece[i].piece}};
+                          &shard->tensor[i],
+                          {.kind = k, .param = shard->param, .tensor = shard->tensor[i].tensor}};
         p.box.buf = buf;
         p.box.at = shard->offset - (has_slice ? slice : 0);
         if (k == SN_STATE_FEEDBACK) {
@@ -254,7 +254,7 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
 /* Of what one group of replicas holds: nothing here depends on a rank's place within its stage:
  * padded sizes, all copies. */
 static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group replicas,
-                     struct sn_image_room *out)
+                     struct sn_snapshot_shard_room *out)
 {
     int64_t members = j->group_size[replicas], slices = 0, whole = 0, widest = SN_BOX_UNCUT;
     for (int i = 0; i < j->n_buckets; i++) {
@@ -269,7 +269,7 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
     for (int i = 0; i < j->n_shards; i++) {
         if (j->buckets[j->shards[i].bucket].replicas != replicas)
             continue;
-        out->boxes += j->shards[i].n_pieces;
+        out->boxes += j->shards[i].n_tensors;
         widest = j->shards[i].cols > widest ? j->shards[i].cols : widest;
     }
     if ((!sn_updates_are_slices(j->held) || whole > 0) && members > 1)
@@ -278,7 +278,7 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
 }
 
 /* Feedback, of which a rank owns whole shards. */
-static void add_own_room(const struct sn_job *j, struct sn_image_room *out)
+static void add_own_room(const struct sn_job *j, struct sn_snapshot_shard_room *out)
 {
     for (int i = 0; i < j->n_shards; i++) {
         const struct sn_shard *shard = &j->shards[i];
@@ -286,14 +286,14 @@ static void add_own_room(const struct sn_job *j, struct sn_image_room *out)
         bool tied = sn_state_copies(b, SN_STATE_FEEDBACK) >> SN_GROUP_TIED & 1u;
         if (b->feedback < 0 || (tied && j->group_index[SN_GROUP_TIED] != 0))
             continue;
-        out->boxes += shard->n_pieces;
+        out->boxes += shard->n_tensors;
         out->floats += shard->rows * shard->cols;
     }
 }
 
-void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
+void sn_job_snapshot_shard_room(const struct sn_job *j, struct sn_snapshot_shard_room *out)
 {
-    *out = (struct sn_image_room){0};
+    *out = (struct sn_snapshot_shard_room){0};
     add_own_room(j, out);
     for (int k = 0; k < SN_STATE_FEEDBACK; k++) {
         if (k >= sn_state_plain(j->config) && !sn_job_has_state(j, (enum sn_state_kind)k))
@@ -306,41 +306,43 @@ void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out)
 
 int64_t sn_job_snapshot_bytes(const struct sn_job *j)
 {
-    struct sn_image_room room;
-    sn_job_image_room(j, &room);
+    struct sn_snapshot_shard_room room;
+    sn_job_snapshot_shard_room(j, &room);
     return room.floats * (int64_t)sizeof(float) + room.boxes * PAGE;
 }
 
-int64_t sn_image_blocks(const struct sn_image_room *r)
+int64_t sn_snapshot_shard_blocks(const struct sn_snapshot_shard_room *r)
 {
     int64_t bytes = r->floats * (int64_t)sizeof(float);
-    return (bytes + SN_IMAGE_BLOCK - 1) / SN_IMAGE_BLOCK;
+    return (bytes + SN_SNAPSHOT_SHARD_BLOCK - 1) / SN_SNAPSHOT_SHARD_BLOCK;
 }
 
-int64_t sn_image_values_at(const struct sn_image_room *r)
+int64_t sn_snapshot_shard_values_at(const struct sn_snapshot_shard_room *r)
 {
-    int64_t table =
-        r->boxes * SN_IMAGE_BOX + sn_image_blocks(r) * (int64_t)sizeof(uint64_t) + PAGE - 1;
-    return SN_IMAGE_HEAD + table / PAGE * PAGE;
+    int64_t table = r->boxes * SN_SNAPSHOT_SHARD_BOX +
+                    sn_snapshot_shard_blocks(r) * (int64_t)sizeof(uint64_t) + PAGE - 1;
+    return SN_SNAPSHOT_SHARD_HEAD + table / PAGE * PAGE;
 }
 
-int64_t sn_image_bytes(const struct sn_image_room *r)
+int64_t sn_snapshot_shard_bytes(const struct sn_snapshot_shard_room *r)
 {
-    return sn_image_values_at(r) + (r->floats * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
+    return sn_snapshot_shard_values_at(r) +
+           (r->floats * (int64_t)sizeof(float) + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Parts alone say it, and are made in no time. */
-enum sn_status sn_job_image_most(int64_t *out, const struct sn_job_env *env, struct sn_err *err)
+/* Shards alone say it, and are made in no time. */
+enum sn_status sn_job_snapshot_shard_most(int64_t *out, const struct sn_job_env *env,
+                                          struct sn_err *err)
 {
     struct sn_job_env e = *env;
     int64_t most = 0;
     e.rank = 0;
     for (int stage = 0; stage < env->config->layout.pipeline; stage++) {
-        struct sn_image_room room;
+        struct sn_snapshot_shard_room room;
         struct sn_job *j;
         SN_TRY(sn_job_create_shards(&j, &e, err));
-        sn_job_image_room(j, &room);
-        most = sn_image_bytes(&room) > most ? sn_image_bytes(&room) : most;
+        sn_job_snapshot_shard_room(j, &room);
+        most = sn_snapshot_shard_bytes(&room) > most ? sn_snapshot_shard_bytes(&room) : most;
         e.rank += j->grid.stride[SN_AXIS_PIPELINE];
         sn_job_destroy(j);
     }

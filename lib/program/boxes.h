@@ -34,29 +34,30 @@ unsigned sn_state_copies(const struct sn_bucket *b, enum sn_state_kind k);
  * that. The number of this rank among them, and in *of how many they are. */
 int sn_feedback_holder(const struct sn_job *j, const struct sn_bucket *b, int *of);
 
-/* What there is of a piece of a parameter beyond weights and moments, on whatever rank. */
+/* What there is of a logical tensor of a parameter beyond weights and moments, on whatever rank. */
 struct sn_state_extra {
     bool has_replica;
     int holders; /* of feedback; 0: none */
 };
-/* Of all pieces of all parameters, in their order; NULL: no rank has any such state. Caller frees
+/* Of all logical tensors of all parameters, in their order; NULL: no rank has any such state.
+ * Caller frees
  * *out. */
 enum sn_status sn_job_extras(struct sn_state_extra **out, const struct sn_job *j,
                              struct sn_err *err);
 
-/* A rectangle of piece `piece` of parameter `param`: rows row .. row + n_rows - 1 of the logical
- * tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
+/* A rectangle of logical tensor `tensor` of parameter `param`: rows row .. row + n_rows - 1 of the
+ * logical tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
  * at + r x ld + c of buffer `buf` (fp32; of replicas in its own type). Never empty. */
 struct sn_job_box {
     enum sn_state_kind kind;
     int holder, holders; /* of feedback; else 0 */
-    int param, piece, buf;
+    int param, tensor, buf;
     int64_t row, col, n_rows, n_cols;
     int64_t at, ld;
     bool owned; /* this rank writes it; over all ranks, each element is owned exactly once */
 };
 
-/* Pieces of at most this many elements (a page of fp32) are not shared out between replicas. */
+/* Tensors of at most this many elements (a page of fp32) are not shared out between replicas. */
 enum { SN_BOX_UNCUT = 1024 };
 
 /* All boxes of this rank. Replicas (data x context) that hold the same values own equal shares of
@@ -72,26 +73,28 @@ enum sn_status sn_job_boxes(struct sn_job_box **out, int *n, const struct sn_job
  * 4096: enough for every rank of this job's pipeline stage, and the same number on all of them. */
 int64_t sn_job_snapshot_bytes(const struct sn_job *j);
 
-/* --- images (lib/snapshot/image.h, docs/SNAPSHOTS.md) ------------------------------------------------
+/* --- snapshot shards (lib/snapshot/shard.h, docs/SNAPSHOTS.md) -----------------------------------
  * What a rank owns as one block: a head, a table of its boxes, a hash for each block of the values,
  * the values without gaps. */
 enum {
-    SN_IMAGE_HEAD = 4096,
-    SN_IMAGE_BOX = 48,
-    SN_IMAGE_BLOCK = 1 << 20, /* bytes of values that share one hash */
-    SN_IMAGE_COPIES = 4       /* that a rank holds: its own and a partner's, two generations each */
+    SN_SNAPSHOT_SHARD_HEAD = 4096,
+    SN_SNAPSHOT_SHARD_BOX = 48,
+    SN_SNAPSHOT_SHARD_BLOCK = 1 << 20, /* bytes of values that share one hash */
+    SN_SNAPSHOT_SHARD_COPIES =
+        4 /* that a rank holds: its own and a partner's, two generations each */
 };
 
 /* The most that a rank owns: boxes, and fp32 values in them. The same on all ranks of a stage. */
-struct sn_image_room {
+struct sn_snapshot_shard_room {
     int64_t boxes, floats;
 };
-void sn_job_image_room(const struct sn_job *j, struct sn_image_room *out);
-/* Hashes in an image, the byte at which its values begin, and its size. */
-int64_t sn_image_blocks(const struct sn_image_room *r);
-int64_t sn_image_values_at(const struct sn_image_room *r);
-int64_t sn_image_bytes(const struct sn_image_room *r);
+void sn_job_snapshot_shard_room(const struct sn_job *j, struct sn_snapshot_shard_room *out);
+/* Hashes in a snapshot shard, the byte at which its values begin, and its size. */
+int64_t sn_snapshot_shard_blocks(const struct sn_snapshot_shard_room *r);
+int64_t sn_snapshot_shard_values_at(const struct sn_snapshot_shard_room *r);
+int64_t sn_snapshot_shard_bytes(const struct sn_snapshot_shard_room *r);
 /* That of the stage with the largest: a rank may hold any rank's. `env` as of sn_job_create. */
-enum sn_status sn_job_image_most(int64_t *out, const struct sn_job_env *env, struct sn_err *err);
+enum sn_status sn_job_snapshot_shard_most(int64_t *out, const struct sn_job_env *env,
+                                          struct sn_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * build.c - growing arrays of buffers, operations, chunks and schedule entries; views.
+ * build.c - growing arrays of buffers, operations, segments and schedule entries; views.
  */
 #include "lib/program/build.h"
 
@@ -18,7 +18,7 @@ int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, 
                   int64_t cols, const char *fmt, ...)
 {
     struct sn_buffer b = {.cls = cls, .dtype = dtype, .rows = rows, .cols = cols, .bucket = -1};
-    b.part = p->scope.virtual_stage;
+    b.vstage = p->scope.virtual_stage;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
     (void)vsnprintf(b.name, sizeof(b.name), fmt, ap);
@@ -108,8 +108,8 @@ void sn_ops_drop(struct sn_program *p, const bool *gone)
     int to = 0;
     if (p->failed)
         return;
-    for (int c = 0; c < p->n_chunks; c++) {
-        struct sn_chunk *x = &p->chunks[c];
+    for (int c = 0; c < p->n_segments; c++) {
+        struct sn_segment *x = &p->segments[c];
         int first = to;
         for (int i = x->first; i < x->first + x->n; i++) {
             if (gone[i])
@@ -130,43 +130,43 @@ const struct sn_op *sn_op_find(const struct sn_program *p, int id)
     return p->failed ? &p->spare : &p->ops[p->op_of_id[id]];
 }
 
-static void chunk_end(struct sn_program *p)
+static void segment_end(struct sn_program *p)
 {
-    if (p->n_chunks) {
-        struct sn_chunk *c = &p->chunks[p->n_chunks - 1];
+    if (p->n_segments) {
+        struct sn_segment *c = &p->segments[p->n_segments - 1];
         c->n = p->n_ops - c->first;
     }
 }
 
-void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind)
+void sn_segment_begin(struct sn_program *p, enum sn_segment_kind kind)
 {
-    chunk_end(p);
-    GROW(p, p->chunks, p->n_chunks, p->cap_chunks);
+    segment_end(p);
+    GROW(p, p->segments, p->n_segments, p->cap_segments);
     if (!p->failed)
-        p->chunks[p->n_chunks++] =
-            (struct sn_chunk){.kind = kind, .scope = p->scope, .first = p->n_ops};
+        p->segments[p->n_segments++] =
+            (struct sn_segment){.kind = kind, .scope = p->scope, .first = p->n_ops};
 }
 
-void sn_chunks_close(struct sn_program *p)
+void sn_segments_close(struct sn_program *p)
 {
-    chunk_end(p);
+    segment_end(p);
 }
 
-int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, struct sn_scope scope)
+int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struct sn_scope scope)
 {
-    for (int c = 0; c < p->n_chunks; c++)
-        if (p->chunks[c].kind == kind && sn_scope_equal(p->chunks[c].scope, scope))
+    for (int c = 0; c < p->n_segments; c++)
+        if (p->segments[c].kind == kind && sn_scope_equal(p->segments[c].scope, scope))
             return c;
     return -1;
 }
 
-void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot)
+void sn_sched_add(struct sn_program *p, int segment, int micro, int slot)
 {
     GROW(p, p->sched, p->n_sched, p->cap_sched);
     if (p->failed)
         return;
-    p->sched[p->n_sched++] = (struct sn_sched){.chunk = chunk, .micro = micro, .slot = slot};
-    struct sn_chunk *c = &p->chunks[chunk];
+    p->sched[p->n_sched++] = (struct sn_sched){.segment = segment, .micro = micro, .slot = slot};
+    struct sn_segment *c = &p->segments[segment];
     c->runs[SN_EVERY]++;
     c->runs[SN_FIRST] += micro == 0;
     c->runs[SN_LAST] += micro == p->micros - 1;

@@ -30,15 +30,15 @@ int sn_op_append(struct sn_program *p, const struct sn_op *want);
 void sn_op_put(struct sn_program *p, const struct sn_op *op);
 /* The operation with this id; valid until the next one is added. */
 const struct sn_op *sn_op_find(const struct sn_program *p, int id);
-/* Open a chunk at the current end; it runs to the next one's begin. */
-void sn_chunk_begin(struct sn_program *p, enum sn_chunk_kind kind);
-void sn_chunks_close(struct sn_program *p); /* after the last operation */
-/* Takes out the operations that `gone` marks, by operation: the others close up, chunks and ids
+/* Open a segment at the current end; it runs to the next one's begin. */
+void sn_segment_begin(struct sn_program *p, enum sn_segment_kind kind);
+void sn_segments_close(struct sn_program *p); /* after the last operation */
+/* Takes out the operations that `gone` marks, by operation: the others close up, segments and ids
  * follow. What was taken out is not found by its id any more. */
 void sn_ops_drop(struct sn_program *p, const bool *gone);
-/* The chunk of this kind and scope; -1 for none. */
-int sn_chunk_find(const struct sn_program *p, enum sn_chunk_kind kind, struct sn_scope scope);
-void sn_sched_add(struct sn_program *p, int chunk, int micro, int slot);
+/* The segment of this kind and scope; -1 for none. */
+int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struct sn_scope scope);
+void sn_sched_add(struct sn_program *p, int segment, int micro, int slot);
 
 extern const struct sn_view sn_no_view;
 struct sn_view sn_view_all(const struct sn_program *p, int buf);
@@ -105,7 +105,7 @@ struct sn_emit {
     bool train;    /* gradients are wanted */
     bool generate; /* the head gives the logits of one row */
     struct sn_value_place *value;
-    int input, output;     /* values that cross the current piece's boundaries; -1 */
+    int input, output;     /* values that cross the current stage module's boundaries; -1 */
     struct sn_view *gview; /* buffer -> its gradient so far (buf -1: none); sized by cap_bufs */
     int *origin;           /* buffer -> what it was computed again for (itself) */
     int *again;            /* buffer -> its recomputed copy in this unit; -1 */
@@ -144,8 +144,9 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
                   enum sn_when when);
 /* Before a gradient operation of the shard is added: there is somewhere to add to. */
 void sn_shard_ready(struct sn_emit *e, int shard);
-/* Make `op` add to the gradient of a shard through out[out]: the first contribution of a micro-batch
- * initialises (on the first micro-batch only, where gradients are kept over micro-batches). */
+/* Make `op` add to the gradient of a shard through out[out]: the first contribution of a
+ * micro-batch initialises (on the first micro-batch only, where gradients are kept over
+ * micro-batches). */
 void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool flat);
 /* One use of the shard has given all of its contributions; the reduction of a bucket that is
  * complete is posted. May move operations: pointers to them end here. */
@@ -163,13 +164,13 @@ bool sn_emit_room(struct sn_emit *e, int buf); /* make the maps long enough; fal
 
 /* --- one file each ---------------------------------------------------------------------------- */
 
-enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err); /* shards.c */
-enum sn_status sn_pieces_create(struct sn_job *j, struct sn_err *err); /* pipeline.c */
-void sn_state_buffers(struct sn_job *j, struct sn_program *p);         /* state.c */
-void sn_lower_part(struct sn_emit *e);                                 /* lower.c */
-void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);   /* lower_attention.c */
-void sn_lower_head(struct sn_emit *e, const struct sn_node *n);        /* lower_head.c */
-void sn_lower_router(struct sn_emit *e, const struct sn_node *n);      /* lower_experts.c */
+enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err);  /* shards.c */
+enum sn_status sn_modules_create(struct sn_job *j, struct sn_err *err); /* pipeline.c */
+void sn_state_buffers(struct sn_job *j, struct sn_program *p);          /* state.c */
+void sn_lower_vstage(struct sn_emit *e);                                /* lower.c */
+void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);    /* lower_attention.c */
+void sn_lower_head(struct sn_emit *e, const struct sn_node *n);         /* lower_head.c */
+void sn_lower_router(struct sn_emit *e, const struct sn_node *n);       /* lower_experts.c */
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n);
 void sn_lower_dense(struct sn_emit *e, const struct sn_node *n);   /* lower_dense.c */
 void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
@@ -198,14 +199,14 @@ int sn_recomputed(struct sn_emit *e, int buf);
 /* Post the exchange that will fill its copy, where it is one and is done again. */
 void sn_recompute_ahead(struct sn_emit *e, int buf);
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
-void sn_zero_leave_chunk(struct sn_emit *e);
+void sn_zero_leave_segment(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
 /* lower_powersgd.c: reduce a bucket of which some gradients travel as factors; false: none does. */
 bool sn_low_rank_reduce(struct sn_emit *e, int bucket);
 void sn_low_rank_end(struct sn_emit *e); /* all that is under way */
 /* Rows of all left and right factors of a bucket; false: it has none. */
 bool sn_low_rank_sizes(const struct sn_job *j, int bucket, int64_t rows[2]);
-void sn_emit_chunks(struct sn_emit *e); /* pipeline.c */
+void sn_emit_segments(struct sn_emit *e); /* pipeline.c */
 enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct sn_err *err);
 void sn_emit_update(struct sn_job *j, struct sn_program *p); /* update.c */
 bool sn_weights_delayed(const struct sn_job *j); /* split.c: is the backward cut in two? */
@@ -309,7 +310,8 @@ struct sn_heads {
 struct sn_heads sn_heads_here(const struct sn_job *j);
 /* Attributes of an operation on this rank: where its rows, words and heads lie. */
 struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
-/* Rows of what there is for each token, the ids or the targets, from row `row` of a micro-batch on. */
+/* Rows of what there is for each token, the ids or the targets, from row `row` of a micro-batch
+ * on. */
 struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows);
 
 #endif

@@ -42,11 +42,11 @@ static int64_t head_block(const struct sn_head_rows *h, int64_t rows, int64_t ro
 static enum sn_status emit_init(struct sn_emit *e, struct sn_job *j, struct sn_program *p,
                                 struct sn_err *err)
 {
-    size_t parts = (size_t)j->n_shards + 1, buckets = (size_t)j->n_buckets + 1;
+    size_t shards = (size_t)j->n_shards + 1, buckets = (size_t)j->n_buckets + 1;
     *e = (struct sn_emit){.job = j, .p = p};
     e->value = sn_alloc_n((size_t)j->model->n_values, sizeof(*e->value));
-    e->grad_written = sn_alloc_n(parts, sizeof(bool));
-    e->uses_left = sn_alloc_n(parts, sizeof(int));
+    e->grad_written = sn_alloc_n(shards, sizeof(bool));
+    e->uses_left = sn_alloc_n(shards, sizeof(int));
     e->bucket_left = sn_alloc_n(buckets, sizeof(int));
     e->bucket_weight = sn_alloc_n(buckets, sizeof(int));
     e->bucket_gather = sn_alloc_n(buckets, sizeof(int));
@@ -97,7 +97,7 @@ static void set_library(const struct sn_job *j, struct sn_program *p)
 
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
-    sn_chunks_close(p);
+    sn_segments_close(p);
     sn_pass_fuse(j, p);
     sn_pass_fuse_norms(p);
     SN_TRY(sn_emit_schedule(j, p, err));
@@ -145,10 +145,10 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
         e.train = true;
         sn_state_buffers(j, p);
         emit_begin(&e);
-        sn_emit_chunks(&e);
+        sn_emit_segments(&e);
         sn_emit_update(j, p);
         set_order(j, p);
-        sn_chunks_close(p);
+        sn_segments_close(p);
         sn_pass_compress(j, p);
         sn_pass_compress_rows(j, p);
         st = finish(j, p, err);
@@ -176,9 +176,9 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
     if (st == SN_OK) {
         e.generate = generate;
         emit_begin(&e);
-        sn_emit_chunks(&e);
+        sn_emit_segments(&e);
         if (!generate) {
-            sn_chunk_begin(p, SN_CHUNK_UPDATE); /* run once after the last micro-batch */
+            sn_segment_begin(p, SN_SEGMENT_UPDATE); /* run once after the last micro-batch */
             struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "evaluation_end");
             op->group = SN_GROUP_WORLD;
             op->attr.experts.count = j->config->model.experts.count;
@@ -229,12 +229,12 @@ static void name_program(const struct sn_job *j, struct sn_program *p, const cha
 {
     (void)strncpy(p->name, name, sizeof(p->name) - 1);
     p->micros = micros;
-    p->parts = j->pieces / j->stages;
-    for (int v = 0; v < p->parts; v++)
+    p->vstages = j->modules / j->stages;
+    for (int v = 0; v < p->vstages; v++)
         p->slots[v] = 1;
 }
 
-bool sn_experts_apart(const struct sn_layout_config *l)
+bool sn_experts_outside_data(const struct sn_layout_config *l)
 {
     int expert = -1, data = -1;
     for (int i = 0; i < l->n_axis_order; i++) {
@@ -258,7 +258,7 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
     int node = sn_config_replica_node(c);
     out->replica_node = node > 1 && node < l->data * l->context ? node : 0;
     out->fold = sn_config_fold(c);
-    out->experts_apart = sn_experts_apart(l);
+    out->experts_apart = sn_experts_outside_data(l);
     return SN_OK;
 }
 
@@ -275,16 +275,16 @@ static enum sn_status place_rank(struct sn_job *j, int rank, struct sn_err *err)
     }
     j->stage = j->group_index[SN_GROUP_PIPELINE];
     j->stages = j->group_size[SN_GROUP_PIPELINE];
-    j->pieces = j->stages * (l->virtual_stages > 1 ? l->virtual_stages : 1);
-    if (j->pieces / j->stages > SN_MAX_PARTS)
+    j->modules = j->stages * (l->virtual_stages > 1 ? l->virtual_stages : 1);
+    if (j->modules / j->stages > SN_MAX_VSTAGES)
         return sn_fail(err, SN_EINPUT, "layout.virtual_stages: %d; want at most %d",
-                       l->virtual_stages, (int)SN_MAX_PARTS);
+                       l->virtual_stages, (int)SN_MAX_VSTAGES);
     return SN_OK;
 }
 
-/* What this rank holds: its place in the grid, its parts and buckets. */
-static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *env,
-                                   struct sn_err *err)
+/* What this rank holds: its place in the grid, its shards and buckets. */
+static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *env,
+                                    struct sn_err *err)
 {
     const struct sn_config *c = env->config;
     const struct sn_layout_config *l = &c->layout;
@@ -301,18 +301,18 @@ static enum sn_status create_parts(struct sn_job *j, const struct sn_job_env *en
     j->same_routes = sn_same_rows(j, sn_experts_taken(j));
     struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
     int64_t words = sn_cut_slice(head.weight, SN_CUT_ROWS, &at, c->model.vocab).padded;
-    if (j->ops) /* parts and their places are the same on all backends */
+    if (j->ops) /* shards and their places are the same on all backends */
         j->head_block =
             head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
-    j->window_bytes = sn_collective_window(sn_grid_ranks(&j->grid));
+    j->shm_bytes = sn_collective_shm_bytes(sn_grid_ranks(&j->grid));
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);
     name_program(j, &j->generate, "generate", 1);
-    SN_TRY(sn_pieces_create(j, err));
+    SN_TRY(sn_modules_create(j, err));
     return sn_shards_create(j, err);
 }
 
-enum extent { PARTS, TEXT, ALL };
+enum extent { SHARDS, TEXT, ALL };
 
 static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, enum extent extent,
                              struct sn_err *err)
@@ -321,11 +321,11 @@ static enum sn_status create(struct sn_job **out, const struct sn_job_env *env, 
     if (!j)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the job");
     j->text_only = extent == TEXT;
-    enum sn_status st = create_parts(j, env, err);
+    enum sn_status st = create_shards(j, env, err);
     if (st == SN_OK)
-        st = extent == PARTS ? list_state(j, err) : compile_set(j, err);
-    if (st == SN_OK && extent != PARTS && env->config->checkpoint.snapshot_every)
-        st = sn_job_image_most(&j->image_bytes, env, err);
+        st = extent == SHARDS ? list_state(j, err) : compile_set(j, err);
+    if (st == SN_OK && extent != SHARDS && env->config->checkpoint.snapshot_every)
+        st = sn_job_snapshot_shard_most(&j->snapshot_shard_bytes, env, err);
     if (st != SN_OK) {
         sn_job_destroy(j);
         return st;
@@ -348,7 +348,7 @@ enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *
 enum sn_status sn_job_create_shards(struct sn_job **out, const struct sn_job_env *env,
                                     struct sn_err *err)
 {
-    return create(out, env, PARTS, err);
+    return create(out, env, SHARDS, err);
 }
 
 static void program_fini(struct sn_program *p)
@@ -356,7 +356,7 @@ static void program_fini(struct sn_program *p)
     sn_free(p->bufs);
     sn_free(p->ops);
     sn_free(p->op_of_id);
-    sn_free(p->chunks);
+    sn_free(p->segments);
     sn_free(p->sched);
 }
 
@@ -367,13 +367,13 @@ void sn_job_destroy(struct sn_job *j)
     program_fini(&j->train);
     program_fini(&j->evaluate);
     program_fini(&j->generate);
-    sn_free(j->piece_of_node);
-    sn_free(j->piece_of_value);
+    sn_free(j->module_of_node);
+    sn_free(j->module_of_value);
     sn_free(j->first_node);
     sn_free(j->first_shard);
     sn_free(j->shard_of_bucket);
     sn_free(j->shards);
-    sn_free(j->shard_pieces);
+    sn_free(j->shard_tensors);
     sn_free(j->buckets);
     sn_free(j);
 }

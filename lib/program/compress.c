@@ -14,7 +14,7 @@
  * So a value is encoded twice at most, on two levels three times, however many ranks there are:
  * sums are never encoded hop by hop, which adds an error of each (docs/COMPRESSION.md). The second
  * half of a leg stands where the WAIT stood. Reductions of gradients, for which the update waits,
- * end in their own chunk instead, SN_MAX_POSTED later ones behind them, so that streams are
+ * end in their own segment instead, SN_MAX_POSTED later ones behind them, so that streams are
  * temporaries.
  *
  * Weights that replicas gather with a codec that loses something come from the masters; with -diff
@@ -115,7 +115,7 @@ static struct sn_op part_of(struct pass *x, const struct sn_coded_move *m, const
     return op;
 }
 
-/* Layers and chunks are those of the text that is replaced. */
+/* Layers and segments are those of the text that is replaced. */
 static void put_new(struct pass *x, const struct sn_coded_move *m, struct sn_op *op)
 {
     op->id = op->kind < SN_NKERNELS || op->kind == SN_OP_WAIT ? x->p->next_id++ : op->id;
@@ -214,7 +214,7 @@ static bool advance(struct pass *x, struct sn_coded_move *m)
     return true;
 }
 
-/* --- reductions of gradients that end in their chunk ------------------------------------------ */
+/* --- reductions of gradients that end in their segment ---------------------------------------- */
 
 static bool ends_early(const struct pass *x, const struct sn_op *op)
 {
@@ -261,10 +261,11 @@ static void rewrite_all(struct pass *x)
     struct sn_program *p = x->p;
     struct sn_scope scope = p->scope;
     int layer = p->layer;
-    for (int c = 0; c < p->n_chunks && !p->failed; c++) {
-        struct sn_chunk *chunk = &p->chunks[c];
-        int first = chunk->first, end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : x->n_old;
-        chunk->first = p->n_ops;
+    for (int c = 0; c < p->n_segments && !p->failed; c++) {
+        struct sn_segment *segment = &p->segments[c];
+        int first = segment->first,
+            end = c + 1 < p->n_segments ? p->segments[c + 1].first : x->n_old;
+        segment->first = p->n_ops;
         for (int i = first; i < end && !p->failed; i++) {
             p->layer = x->old[i].layer;
             p->extra = x->old[i].extra;
@@ -272,22 +273,22 @@ static void rewrite_all(struct pass *x)
         }
         while (x->n_under_way > 0)
             advance_oldest(x);
-        chunk->n = p->n_ops - chunk->first;
+        segment->n = p->n_ops - segment->first;
     }
     p->scope = scope;
     p->layer = layer;
     p->extra = false;
 }
 
-/* Buffers belong to the part whose chunk posts. */
+/* Buffers belong to the virtual stage whose segment posts. */
 static void plan_all(struct pass *x)
 {
     struct sn_program *p = x->p;
     struct sn_scope scope = p->scope;
-    for (int c = 0; c < p->n_chunks; c++) {
-        int end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : p->n_ops;
-        p->scope = p->chunks[c].scope;
-        for (int i = p->chunks[c].first; i < end && !p->failed; i++)
+    for (int c = 0; c < p->n_segments; c++) {
+        int end = c + 1 < p->n_segments ? p->segments[c + 1].first : p->n_ops;
+        p->scope = p->segments[c].scope;
+        for (int i = p->segments[c].first; i < end && !p->failed; i++)
             if (coding_of(x, &p->ops[i]))
                 plan(x, &p->ops[i]);
     }

@@ -152,10 +152,11 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
     }
     p->ops = NULL;
     p->n_ops = p->cap_ops = 0;
-    for (int c = 0; c < p->n_chunks && !p->failed; c++) {
-        int first = p->chunks[c].first, end = c + 1 < p->n_chunks ? p->chunks[c + 1].first : n;
-        p->scope = p->chunks[c].scope;
-        p->chunks[c].first = p->n_ops;
+    for (int c = 0; c < p->n_segments && !p->failed; c++) {
+        int first = p->segments[c].first,
+            end = c + 1 < p->n_segments ? p->segments[c + 1].first : n;
+        p->scope = p->segments[c].scope;
+        p->segments[c].first = p->n_ops;
         x.leaving = -1;
         for (int i = first; i < end && !p->failed; i++) {
             if (i > first && old[i].extra != old[i - 1].extra)
@@ -164,7 +165,7 @@ void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p)
             p->extra = old[i].extra;
             rewrite(&x, &old[i]);
         }
-        p->chunks[c].n = p->n_ops - p->chunks[c].first;
+        p->segments[c].n = p->n_ops - p->segments[c].first;
     }
     p->scope = scope;
     p->layer = layer;

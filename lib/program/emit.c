@@ -16,7 +16,7 @@ int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 
 bool sn_node_is_here(const struct sn_emit *e, int node)
 {
-    return e->job->piece_of_node[node] ==
+    return e->job->module_of_node[node] ==
            e->p->scope.virtual_stage * e->job->stages + e->job->stage;
 }
 

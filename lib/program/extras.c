@@ -7,31 +7,31 @@
 
 #include "lib/base/mem.h"
 
-/* What the pieces of a shard have; of experts, all: other ranks hold those of others. */
-static void add_part(struct sn_state_extra *pieces, const struct sn_job *j,
-                     const struct sn_shard *shard)
+/* What the logical tensors of a shard have; of experts, all: other ranks hold those of others. */
+static void add_shard(struct sn_state_extra *extras, const struct sn_job *j,
+                      const struct sn_shard *shard)
 {
     const struct sn_bucket *b = &j->buckets[shard->bucket];
     struct sn_state_extra x = {.has_replica = sn_state_buffer(j, b, SN_STATE_REPLICA) >= 0};
     if (b->feedback >= 0)
         (void)sn_feedback_holder(j, b, &x.holders);
-    for (int k = 0; k < shard->n_pieces; k++)
-        pieces[shard->piece[k].piece] = x;
+    for (int k = 0; k < shard->n_tensors; k++)
+        extras[shard->tensor[k].tensor] = x;
     if (b->replicas == SN_GROUP_EXPERT_DATA)
-        for (int k = 0; k < j->model->params[shard->param].n_pieces; k++)
-            pieces[k] = x;
+        for (int k = 0; k < j->model->params[shard->param].n_tensors; k++)
+            extras[k] = x;
 }
 
-static void add_parts(struct sn_state_extra *out, const struct sn_job *j)
+static void add_shards(struct sn_state_extra *out, const struct sn_job *j)
 {
     for (int i = 0; i < j->model->n_params; i++) {
         for (int k = 0; k < sn_param_shards(j, i); k++)
-            add_part(out, j, &j->shards[j->first_shard[i] + k]);
-        out += j->model->params[i].n_pieces;
+            add_shard(out, j, &j->shards[j->first_shard[i] + k]);
+        out += j->model->params[i].n_tensors;
     }
 }
 
-/* Parts alone say it, and are made in no time. */
+/* Shards alone say it, and are made in no time. */
 static enum sn_status add_stages(struct sn_state_extra *out, const struct sn_job *j,
                                  struct sn_err *err)
 {
@@ -40,7 +40,7 @@ static enum sn_status add_stages(struct sn_state_extra *out, const struct sn_job
     for (int stage = 0; stage < j->config->layout.pipeline; stage++) {
         struct sn_job *other;
         SN_TRY(sn_job_create_shards(&other, &env, err));
-        add_parts(out, other);
+        add_shards(out, other);
         env.rank += other->grid.stride[SN_AXIS_PIPELINE];
         sn_job_destroy(other);
     }
@@ -54,7 +54,7 @@ enum sn_status sn_job_extras(struct sn_state_extra **out, const struct sn_job *j
     *out = NULL;
     if (!coding[SN_CODED_DATA].feedback && !sn_coding_loses(&coding[SN_CODED_ZERO]))
         return SN_OK;
-    struct sn_state_extra *x = sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*x));
+    struct sn_state_extra *x = sn_alloc_n((size_t)sn_model_tensor_count(j->model) + 1, sizeof(*x));
     if (!x)
         return sn_fail(err, SN_ENOMEM, "state: no memory to list what compression adds to it");
     enum sn_status st = add_stages(x, j, err);

@@ -5,7 +5,7 @@
  * The text is whole when this pass reads it: collectives, recomputation, ZeRO and what is delayed
  * stand in it. Which operations belong together is read off their operands, so nothing has to be
  * known of layouts: an activation of a sum over ranks reads what the collective gives, not the
- * product; one that is computed again reads what was kept, in another chunk than the product.
+ * product; one that is computed again reads what was kept, in another segment than the product.
  *
  *   ACT      x = A B + bias, y = ACT x           y = ACT (A B + bias), and x where others read it
  *   ACT_DX   d = A B, dx = ACT_DX(d, x)          d has no other reader
@@ -133,7 +133,7 @@ static void with_slope(struct fuse *f, int i, int end)
 }
 
 /* May two operands share an element? Rows with gaps count as one piece. */
-static bool meet(const struct sn_view *a, const struct sn_view *b)
+static bool overlap(const struct sn_view *a, const struct sn_view *b)
 {
     int64_t end_a = a->offset + (a->rows - 1) * a->ld + a->cols;
     int64_t end_b = b->offset + (b->rows - 1) * b->ld + b->cols;
@@ -145,10 +145,10 @@ static bool is_touched(const struct sn_program *p, int i, int j, const struct sn
 {
     for (; i < j; i++) {
         for (int k = 0; k < SN_MAX_IN; k++)
-            if (meet(&p->ops[i].in[k], v))
+            if (overlap(&p->ops[i].in[k], v))
                 return true;
         for (int o = 0; o < SN_MAX_OUT; o++)
-            if (meet(&p->ops[i].out[o], v))
+            if (overlap(&p->ops[i].out[o], v))
                 return true;
     }
     return false;
@@ -172,9 +172,9 @@ static void with_sums(struct fuse *f, int i, int end)
 static void fuse_all(struct fuse *f)
 {
     count(f);
-    for (int c = 0; c < f->p->n_chunks; c++) {
-        int end = f->p->chunks[c].first + f->p->chunks[c].n;
-        for (int i = f->p->chunks[c].first; i < end; i++) {
+    for (int c = 0; c < f->p->n_segments; c++) {
+        int end = f->p->segments[c].first + f->p->segments[c].n;
+        for (int i = f->p->segments[c].first; i < end; i++) {
             const struct sn_op *op = &f->p->ops[i];
             void (*const ways[])(struct fuse *, int, int) = {with_activation, with_slope,
                                                              with_sums};

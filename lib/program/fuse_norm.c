@@ -11,7 +11,7 @@
  * layer is read by the norm of its second half, the next layer's first or the head's. Not where a
  * product takes the sum (adds_in_products), which saves two passes, nor where a pipeline's boundary
  * stands between, nor a gradient's sum: no norm reads one (the addend of a norm's dx is a rule of
- * grad.c). Of L layers in K pieces of a pipeline, sums that become a norm's:
+ * grad.c). Of L layers in K stage modules of a pipeline, sums that become a norm's:
  *
  *                                 the processor; sums over tensor      adds_in_products, tensor 1,
  *                                 ranks or dropout before them         no dropout
@@ -21,7 +21,8 @@
  *   mixtral                       2 L - (K - 1)                        L - (K - 1): behind experts
  *
  * Each is T x D elements less through memory, T / tensor rows of them with sequence parallelism:
- * with 16,384 rows of 4,096 columns in bf16 128 MiB. tests/unit/program/test_fuse_norm.c counts them.
+ * with 16,384 rows of 4,096 columns in bf16 128 MiB. tests/unit/program/test_fuse_norm.c counts
+ * them.
  */
 #include "lib/program/build.h"
 
@@ -45,7 +46,7 @@ static bool takes(const struct sn_program *p, const struct sn_op *op, const stru
 
 /* May `op` stand between them? Weights that come or go, as a rule. Anything that computes would
  * find more memory taken: x and g, not their sum. */
-static bool may_stand_between(const struct sn_op *op, const struct sn_op *sum)
+static bool may_be_between(const struct sn_op *op, const struct sn_op *sum)
 {
     if (op->kind < SN_NKERNELS && op->kind != SN_OP_ZERO)
         return false;
@@ -69,7 +70,7 @@ static int norm_of(const struct sn_program *p, int i, int end)
     for (int k = i + 1; k < end; k++) {
         if (takes(p, &p->ops[k], sum))
             return k;
-        if (!may_stand_between(&p->ops[k], sum))
+        if (!may_be_between(&p->ops[k], sum))
             return -1;
     }
     return -1;
@@ -79,9 +80,9 @@ void sn_pass_fuse_norms(struct sn_program *p)
 {
     bool *gone = p->failed ? NULL : sn_alloc_n((size_t)p->n_ops + 1, sizeof(bool));
     p->failed = gone == NULL;
-    for (int c = 0; c < p->n_chunks && gone; c++) {
-        int end = p->chunks[c].first + p->chunks[c].n;
-        for (int i = p->chunks[c].first; i < end; i++) {
+    for (int c = 0; c < p->n_segments && gone; c++) {
+        int end = p->segments[c].first + p->segments[c].n;
+        for (int i = p->segments[c].first; i < end; i++) {
             int norm = norm_of(p, i, end);
             if (norm < 0)
                 continue;

@@ -264,7 +264,7 @@ void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Weights that were gathered for the forward chunk are gone: read those of now. */
+/* Weights that were gathered for the forward segment are gone: read those of now. */
 static void read_current_weights(const struct sn_emit *e, struct sn_op *f)
 {
     for (int k = 0; k < SN_MAX_IN; k++) {

@@ -300,7 +300,7 @@ static bool in_chunks(const struct sn_emit *e)
     return sn_experts_travel(e) && e->job->config->layout.expert_chunks > 1;
 }
 
-static void add_late_part(struct sn_emit *e, int w)
+static void add_late_shard(struct sn_emit *e, int w)
 {
     bool known = !sn_shard_trains(e, w);
     for (int i = 0; i < e->n_late_shards; i++)
@@ -327,7 +327,7 @@ void sn_grad_expert_gemm(struct sn_emit *e, const struct sn_op *f)
             sn_shard_used(e, w);
         return;
     }
-    add_late_part(e, w);
+    add_late_shard(e, w);
     if (is_first_product(e, f))
         further_rounds(e);
 }
@@ -353,7 +353,7 @@ static bool is_first_exchange(const struct sn_emit *e, const struct sn_op *f)
 }
 
 /* Wait for what was posted where the forward pass waited. */
-static void land(struct sn_emit *e, const struct sn_op *f)
+static void complete(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_under_way *u = &e->under_way;
     for (int i = 0; i < u->n; i++)
@@ -374,7 +374,7 @@ static void land(struct sn_emit *e, const struct sn_op *f)
 void sn_grad_exchange(struct sn_emit *e, const struct sn_op *f)
 {
     if (f->attr.experts.chunks > 1) {
-        land(e, f);
+        complete(e, f);
     } else if (wants(e, f->in[SN_MOVE_FROM])) {
         struct sn_op op = mirrored(e, f);
         sn_comm_run(e->p, &op);
@@ -399,13 +399,13 @@ static void weights_that_are_due(struct sn_emit *e)
 {
     for (int i = 0; i < e->under_way.n_due; i++) {
         weight_gradient(e, &e->under_way.due[i]);
-        add_late_part(e, sn_shard_of(e, e->under_way.due[i].in[SN_EXPERT_GEMM_B]));
+        add_late_shard(e, sn_shard_of(e, e->under_way.due[i].in[SN_EXPERT_GEMM_B]));
     }
     e->under_way.n_due = 0;
 }
 
 /* The rows of a chunk that left first. */
-static int first_landing(const struct sn_emit *e, int chunk)
+static int first_exchange(const struct sn_emit *e, int chunk)
 {
     for (int i = e->unit_begin; i < e->unit_end; i++) {
         const struct sn_op *op = &e->p->ops[i];
@@ -439,10 +439,10 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
     if (posts)
         post_gradient(e, &f);
     if (posts && f.attr.inverse && f.kind == SN_OP_EXCHANGE)
-        sn_recompute_ahead(e, first_landing(e, f.attr.experts.chunk));
+        sn_recompute_ahead(e, first_exchange(e, f.attr.experts.chunk));
     weights_that_are_due(e);
     if (!posts && is_first_exchange(e, &f))
-        land(e, &f);
+        complete(e, &f);
 }
 
 /* The counts that the losses saw: those of all replicas, where they were summed. */

@@ -60,7 +60,7 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     sn_add_once(e, op, SN_EMBED_P, give);
     op->out[SN_EMBED_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
-    op->attr.vocab.first = e->job->shards[shard].piece[0].from;
+    op->attr.vocab.first = e->job->shards[shard].tensor[0].from;
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
@@ -204,7 +204,7 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
     op->attr = sn_localised(e, n);
 }
 
-void sn_lower_part(struct sn_emit *e)
+void sn_lower_vstage(struct sn_emit *e)
 {
     static lower_fn *const lower[SN_NNODES] = {
         [SN_NODE_EMBED] = lower_embed,

@@ -9,9 +9,9 @@
  *   y = sum of w times its rows       combine
  *
  * Tensor ranks cut the experts as a feed-forward part: x comes whole (REPLICATE_PARTIAL_GRAD), each
- * rank routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of the
- * router, which are summed like norms' under sequence parallelism (shards.c); what the losses add to
- * them enters on the first rank alone.
+ * rank routes all tokens alike, and y is PARTIAL. So are the gradients of w and with it those of
+ * the router, which are summed like norms' under sequence parallelism (shards.c); what the losses
+ * add to them enters on the first rank alone.
  *
  * Where a group of replicas shares the experts out (layout.expert), rows go to the experts' ranks
  * and come back between dispatch and combine (exchange; Singh et al., "DeepSpeed-TED", arXiv
@@ -144,7 +144,7 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.load", n->point);
     op->in[SN_COPY_X] = sn_view_all(e->p, counts);
     op->out[SN_COPY_Y] =
-        sn_view_rows(e->p, e->job->load, n->layer / e->job->config->model.experts.every, 1);
+        sn_view_rows(e->p, e->job->expert_load, n->layer / e->job->config->model.experts.every, 1);
     op->acc[SN_COPY_Y] = SN_ACC_FIRST_WRITES;
 }
 

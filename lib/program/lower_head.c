@@ -4,7 +4,7 @@
  * Logits of the whole micro-batch never exist at once: for each block of rows the head's GEMM, the
  * loss, and (in training) both gradient GEMMs follow one another, so that the only tensor of V
  * columns is the block's. The gradients need no later input, because the loss is the end of the
- * model; they are therefore emitted here, in the forward chunk, and backward begins from the
+ * model; they are therefore emitted here, in the forward segment, and backward begins from the
  * gradient of the head's input.
  *
  *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / tokens
@@ -19,7 +19,7 @@
 struct head {
     struct sn_emit *e;
     const struct sn_node *n;
-    int part;
+    int shard;
     struct sn_view x; /* all rows */
     int dx;           /* buffer; -1: nothing upstream trains */
     struct sn_view w;
@@ -37,13 +37,13 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
         op->in[SN_GEMM_B] = h->w;
         op->out[SN_GEMM_C] = sn_view_rows(p, h->dx, row, x.rows);
     }
-    if (sn_shard_trains(h->e, h->part)) {
-        sn_shard_ready(h->e, h->part);
+    if (sn_shard_trains(h->e, h->shard)) {
+        sn_shard_ready(h->e, h->shard);
         op = sn_op_add(p, SN_OP_GEMM, "%s.dw", h->n->point);
         op->in[SN_GEMM_A] = sn_view_all(p, logits);
         op->in[SN_GEMM_B] = x;
         op->attr.gemm.trans_a = true;
-        sn_into_shard(h->e, op, 0, h->part, false);
+        sn_into_shard(h->e, op, 0, h->shard, false);
     }
 }
 
@@ -96,7 +96,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->out[SN_GEMM_C] = sn_view_all(p, logits);
     op->attr.gemm.trans_b = true;
 
-    bool grads = h->dx >= 0 || sn_shard_trains(h->e, h->part);
+    bool grads = h->dx >= 0 || sn_shard_trains(h->e, h->shard);
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
                                         (long long)row)
                         : -1;
@@ -113,11 +113,11 @@ static void block(const struct head *h, int64_t row, int64_t rows)
         gradients(h, dlogits, x, row);
 }
 
-/* generate: logits of one row, whose number is known at run time, in their own chunk. */
+/* generate: logits of one row, whose number is known at run time, in their own segment. */
 static void pick_row(const struct head *h)
 {
     struct sn_program *p = h->e->p;
-    sn_chunk_begin(p, SN_CHUNK_HEAD);
+    sn_segment_begin(p, SN_SEGMENT_HEAD);
     h->e->job->logits = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, h->w.rows, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
     op->in[SN_GEMM_A] = sn_view_rows(p, h->x.buf, 0, 1);
@@ -146,13 +146,13 @@ static void leave(const struct head *h)
 
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
 {
-    int part = e->job->first_shard[n->param[0]];
-    struct head h = {.e = e, .n = n, .part = part, .dx = -1, .cut = sn_cut_of(e->job, n->point)};
+    int shard = e->job->first_shard[n->param[0]];
+    struct head h = {.e = e, .n = n, .shard = shard, .dx = -1, .cut = sn_cut_of(e->job, n->point)};
     h.x = sn_take(e, n->in[0], h.cut.want);
-    h.w = sn_weight(e, part);
+    h.w = sn_weight(e, shard);
     h.attr = sn_localised(e, n);
     h.attr.vocab.words = e->job->config->model.vocab;
-    h.attr.vocab.first = e->job->shards[part].piece[0].from;
+    h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {
         pick_row(&h);
         return;
@@ -164,8 +164,8 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     }
     for (int64_t r = 0; r < rows && !e->p->failed; r += e->job->head_block)
         block(&h, r, e->job->head_block < rows - r ? e->job->head_block : rows - r);
-    if (sn_shard_trains(e, part))
-        sn_shard_used(e, part);
+    if (sn_shard_trains(e, shard))
+        sn_shard_used(e, shard);
     if (h.dx >= 0)
         leave(&h);
 }

@@ -15,13 +15,13 @@
  * sum e_k is exactly what the sum of all M_k lost: of all gradients together nothing is lost but
  * the last e. The scale of P does not matter, and Q is kept as it is, as the next step's start.
  *
- * R (rows + cols) values travel in place of rows x cols. A part that would not shrink to half, and
+ * R (rows + cols) values travel in place of rows x cols. A shard that would not shrink to half, and
  * every vector, is summed as it is: contiguous ones in one all-reduce. Of experts each has factors
  * of its own. A shard of a matrix is a matrix: tensor ranks compress what they hold.
  *
- * Everything is text of the chunk in which the bucket is complete, on the last micro-batch. While
+ * Everything is text of the segment in which the bucket is complete, on the last micro-batch. While
  * one bucket's P is under way the Q of the one before it is made, and the gradient of the one
- * before that; what is still open at the chunk's end is waited for there.
+ * before that; what is still open at the segment's end is waited for there.
  *
  * There is no warm-up: the first steps, in which Q is a random start, lose more, and e has it.
  */
@@ -37,16 +37,16 @@ int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b)
     return sums ? j->config->layout.compress.coding[SN_CODED_DATA].rank : 0;
 }
 
-/* Matrices that lie in a part one under the other: of experts each one's. */
+/* Matrices that lie in a shard one under the other: of experts each one's. */
 static int64_t blocks_of(const struct sn_job *j, const struct sn_shard *q)
 {
     int count = j->config->model.experts.count;
     if (j->buckets[q->bucket].replicas != SN_GROUP_EXPERT_DATA || count == 0)
         return 1;
-    return q->n_pieces / (j->model->params[q->param].n_pieces / count);
+    return q->n_tensors / (j->model->params[q->param].n_tensors / count);
 }
 
-/* Is a part worth it? */
+/* Is a shard worth it? */
 static bool shrinks(const struct sn_job *j, const struct sn_shard *q)
 {
     int64_t rank = sn_low_rank_of(j, &j->buckets[q->bucket]), rows = q->rows / blocks_of(j, q);
@@ -60,7 +60,7 @@ bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
         m->left += m->rows;
         m->right += m->cols;
         m->at += m->rows * m->cols;
-        if (++m->block < blocks_of(j, &j->shards[m->part]))
+        if (++m->block < blocks_of(j, &j->shards[m->shard]))
             return true;
         m->k++;
     }
@@ -68,8 +68,8 @@ bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
         m->k++;
     if (m->k == n)
         return false;
-    m->part = sn_bucket_shard(j, bucket, m->k);
-    const struct sn_shard *q = &j->shards[m->part];
+    m->shard = sn_bucket_shard(j, bucket, m->k);
+    const struct sn_shard *q = &j->shards[m->shard];
     m->block = 0;
     m->at = q->offset;
     m->rows = q->rows / blocks_of(j, q);
@@ -79,9 +79,9 @@ bool sn_low_rank_next(const struct sn_job *j, int bucket, struct sn_low_rank *m)
 
 const char *sn_low_rank_name(const struct sn_job *j, const struct sn_low_rank *m)
 {
-    const struct sn_shard *q = &j->shards[m->part];
-    int64_t first = q->n_pieces / blocks_of(j, q) * m->block;
-    return j->model->params[q->param].piece[q->piece[first].piece].name;
+    const struct sn_shard *q = &j->shards[m->shard];
+    int64_t first = q->n_tensors / blocks_of(j, q) * m->block;
+    return j->model->params[q->param].tensor[q->tensor[first].tensor].name;
 }
 
 bool sn_low_rank_sizes(const struct sn_job *j, int bucket, int64_t rows[2])
@@ -141,7 +141,7 @@ static struct sn_op *orthogonalise(struct sn_emit *e, const struct sn_low_rank *
     return op;
 }
 
-/* Parts that are summed as they are; the update waits. */
+/* Shards that are summed as they are; the update waits. */
 static void post_others(struct sn_emit *e, int bucket)
 {
     const struct sn_job *j = e->job;

@@ -289,7 +289,7 @@ int sn_agree_words(const struct sn_op *op)
     return coded ? SN_NAGREE + coded : SN_NAGREE_DENSE;
 }
 
-int sn_load_words(const struct sn_model_config *m)
+int sn_expert_load_words(const struct sn_model_config *m)
 {
     return sn_expert_layers(m) * m->experts.count;
 }

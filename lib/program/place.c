@@ -3,7 +3,7 @@
  *
  * 1. A buffer lives from the first to the last operation that touches it; where those are part of a
  *    run that may be repeated, through the whole run.
- * 2. One touched by both the forward and the backward chunk is kept per slot (SN_CLASS_SLOT); one
+ * 2. One touched by both the forward and the backward segment is kept per slot (SN_CLASS_SLOT); one
  *    that backward makes for delayed weight gradients per backward that waits for its own
  *    (SN_CLASS_LATE).
  * 3. Where an operation allows it, its output takes the place of an input that dies there.
@@ -64,26 +64,26 @@ static void repeated_ranges(struct sn_program *p)
     }
 }
 
-static int chunk_of(const struct sn_program *p, int op)
+static int segment_of(const struct sn_program *p, int op)
 {
     int c = 0;
-    while (c + 1 < p->n_chunks && op >= p->chunks[c + 1].first)
+    while (c + 1 < p->n_segments && op >= p->segments[c + 1].first)
         c++;
     return c;
 }
 
-/* Made in a backward chunk for the weight gradients that were cut from it. */
+/* Made in a backward segment for the weight gradients that were cut from it. */
 static bool is_late(const struct sn_program *p, const struct sn_buffer *x)
 {
-    return !x->kept && p->chunks[chunk_of(p, x->first)].kind == SN_CHUNK_INPUT_GRAD &&
-           p->chunks[chunk_of(p, x->last)].kind == SN_CHUNK_WEIGHT_GRAD;
+    return !x->kept && p->segments[segment_of(p, x->first)].kind == SN_SEGMENT_INPUT_GRAD &&
+           p->segments[segment_of(p, x->last)].kind == SN_SEGMENT_WEIGHT_GRAD;
 }
 
-static void keep_across_chunks(struct sn_program *p)
+static void keep_across_segments(struct sn_program *p)
 {
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
-        if (x->kept || (x->first >= 0 && chunk_of(p, x->first) != chunk_of(p, x->last)))
+        if (x->kept || (x->first >= 0 && segment_of(p, x->first) != segment_of(p, x->last)))
             x->cls = is_late(p, x) ? SN_CLASS_LATE : SN_CLASS_SLOT;
     }
 }
@@ -184,15 +184,15 @@ static void place_slots(struct sn_program *p)
 {
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         struct sn_buffer *x = &p->bufs[b];
-        int64_t *bytes = x->cls == SN_CLASS_SLOT   ? &p->slot_bytes[x->part]
-                         : x->cls == SN_CLASS_LATE ? &p->late_bytes[x->part]
+        int64_t *bytes = x->cls == SN_CLASS_SLOT   ? &p->slot_bytes[x->vstage]
+                         : x->cls == SN_CLASS_LATE ? &p->late_bytes[x->vstage]
                                                    : NULL;
         if (bytes && x->place == b) {
             x->offset = *bytes;
             *bytes += x->bytes;
         }
     }
-    for (int v = 0; v < p->parts; v++) {
+    for (int v = 0; v < p->vstages; v++) {
         p->slot_base[v] = p->slots_bytes;
         p->slots_bytes += p->slots[v] * p->slot_bytes[v];
         p->late_base[v] = p->slots_bytes;
@@ -217,7 +217,7 @@ enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p, struct sn_e
 {
     live_ranges(p);
     repeated_ranges(p);
-    keep_across_chunks(p);
+    keep_across_segments(p);
     share_places(p);
     place_slots(p);
     if (!j->text_only)
@@ -233,9 +233,9 @@ struct sn_address sn_buffer_address(const struct sn_program *p, int buf, int slo
     const struct sn_buffer *b = &p->bufs[buf];
     struct sn_address at = {sn_class_row(b->cls)->arena, b->offset};
     if (b->cls == SN_CLASS_SLOT)
-        at.offset += p->slot_base[b->part] + slot * p->slot_bytes[b->part];
+        at.offset += p->slot_base[b->vstage] + slot * p->slot_bytes[b->vstage];
     else if (b->cls == SN_CLASS_LATE)
-        at.offset += p->late_base[b->part] + late * p->late_bytes[b->part];
+        at.offset += p->late_base[b->vstage] + late * p->late_bytes[b->vstage];
     else if (b->cls == SN_CLASS_TEMP)
         at.offset += p->slots_bytes;
     return at;

@@ -138,14 +138,15 @@ void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct s
                                        "input gradients", "weight gradients", "update",  "head"};
     sn_str_add(out, "program %s: %d operations, %d micro-batches, in flight:", p->name, p->n_ops,
                p->micros);
-    for (int v = 0; v < p->parts; v++)
+    for (int v = 0; v < p->vstages; v++)
         sn_str_add(out, " %d", p->slots[v]);
-    for (int v = 0; v < p->parts && p->lates[0]; v++)
+    for (int v = 0; v < p->vstages && p->lates[0]; v++)
         sn_str_add(out, ", with delayed weight gradients: %d", p->lates[v]);
     sn_str_add(out, "\n");
-    for (int c = 0; c < p->n_chunks; c++) {
-        const struct sn_chunk *x = &p->chunks[c];
-        sn_str_add(out, "\nchunk %d, part %d, %s\n", c, x->scope.virtual_stage, kind[x->kind]);
+    for (int c = 0; c < p->n_segments; c++) {
+        const struct sn_segment *x = &p->segments[c];
+        sn_str_add(out, "\nsegment %d, virtual stage %d, %s\n", c, x->scope.virtual_stage,
+                   kind[x->kind]);
         for (int i = x->first; i < x->first + x->n; i++)
             print_op(out, &t, i);
     }

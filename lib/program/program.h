@@ -1,7 +1,7 @@
 /*
  * program.h - the step program: typed operations over named buffers.
  *
- * A program is a flat list of operations, cut into chunks, and a schedule that says which chunk
+ * A program is a flat list of operations, cut into segments, and a schedule that says which segment
  * runs on which micro-batch. It is compiled before step 0 and never changes. The executor runs it,
  * the planner prices it, the printer shows it: all three read this struct and nothing else.
  *
@@ -61,7 +61,7 @@ enum sn_op_stream {
     SN_STREAM_COMPUTE,
     SN_STREAM_COLLECTIVES,
     SN_STREAM_RINGS,     /* over links that collectives leave alone */
-    SN_STREAM_TRANSFERS, /* between two ranks (`peer`, `tag`): each begins when both have posted it */
+    SN_STREAM_TRANSFERS, /* between two ranks (`peer`, `tag`): from when both have posted it */
     SN_NSTREAMS
 };
 struct sn_stream_row {
@@ -119,8 +119,8 @@ enum sn_class {
     SN_CLASS_SCALARS,
     SN_NSTATE_CLASSES,
     SN_CLASS_SLOT = SN_NSTATE_CLASSES, /* kept from forward to backward; one copy per slot */
-    SN_CLASS_LATE, /* kept from a backward chunk to its delayed weight gradients: fewer copies */
-    SN_CLASS_TEMP, /* dies inside its chunk */
+    SN_CLASS_LATE, /* kept from a backward segment to its delayed weight gradients: fewer copies */
+    SN_CLASS_TEMP, /* dies inside its segment */
     SN_CLASS_WORKSPACE, /* scratch of operations: one, the largest */
     SN_NCLASSES
 };
@@ -136,15 +136,15 @@ enum sn_acc_rule {
     SN_ACC_ADD,
     SN_ACC_FIRST_WRITES /* write on the first, then add */
 };
-enum sn_chunk_kind {
-    SN_CHUNK_RECV_FORWARD, /* posts the receive of a forward chunk's input: apart, so that it can */
-    SN_CHUNK_RECV_BACKWARD, /* be hoisted; and of the gradient that a backward chunk begins with */
-    SN_CHUNK_FORWARD,
-    SN_CHUNK_BACKWARD,   /* both kinds of gradients, interleaved: least memory */
-    SN_CHUNK_INPUT_GRAD, /* or apart, so that a schedule may delay the second */
-    SN_CHUNK_WEIGHT_GRAD,
-    SN_CHUNK_UPDATE,
-    SN_CHUNK_HEAD /* generate: logits of one row */
+enum sn_segment_kind {
+    SN_SEGMENT_RECV_FORWARD,  /* posts the receive of a forward's input: apart, so that it can */
+    SN_SEGMENT_RECV_BACKWARD, /* be hoisted; and of the gradient that a backward begins with */
+    SN_SEGMENT_FORWARD,
+    SN_SEGMENT_BACKWARD,   /* both kinds of gradients, interleaved: least memory */
+    SN_SEGMENT_INPUT_GRAD, /* or apart, so that a schedule may delay the second */
+    SN_SEGMENT_WEIGHT_GRAD,
+    SN_SEGMENT_UPDATE,
+    SN_SEGMENT_HEAD /* generate: logits of one row */
 };
 
 struct sn_buffer {
@@ -154,9 +154,9 @@ struct sn_buffer {
     int64_t rows, cols; /* row-major without gaps */
     int64_t bytes;      /* rounded up to 64 */
     int bucket;         /* of weights or gradients: the bucket they are; -1 */
-    int part;           /* virtual stage of this rank: whose slots hold it */
+    int vstage;         /* virtual stage of this rank: whose slots hold it */
     bool needs_grad;    /* something trainable lies upstream */
-    bool kept;          /* a transfer may read it after its chunk: its place is the slot's alone */
+    bool kept; /* a transfer may read it after its segment: its place is the slot's alone */
     /* filled by place.c */
     int first, last; /* operations that touch it first and last; -1: never touched */
     int place;       /* the buffer whose memory this one shares (itself if its own) */
@@ -204,54 +204,54 @@ struct sn_op {
                  * for each further round */
 };
 
-struct sn_chunk {
-    enum sn_chunk_kind kind;
+struct sn_segment {
+    enum sn_segment_kind kind;
     struct sn_scope scope;
     int first, n; /* operations */
     int runs[3];  /* in one step, of an operation with each enum sn_when */
 };
 
 struct sn_sched {
-    int chunk, micro;
-    int slot; /* which copy of the part's SLOT buffers */
-    int late; /* and of its LATE buffers, in backward and weight-gradient chunks */
+    int segment, micro;
+    int slot; /* which copy of the virtual stage's SLOT buffers */
+    int late; /* and of its LATE buffers, in backward and weight-gradient segments */
 };
 
-enum { SN_MAX_PARTS = 64 }; /* virtual stages of a rank */
+enum { SN_MAX_VSTAGES = 64 }; /* virtual stages of a rank */
 
 struct sn_program {
     char name[32]; /* "train", "evaluate", "generate" */
     struct sn_buffer *bufs;
     struct sn_op *ops;
-    struct sn_chunk *chunks;
+    struct sn_segment *segments;
     struct sn_sched *sched;
-    int n_bufs, n_ops, n_chunks, n_sched;
-    int cap_bufs, cap_ops, cap_chunks, cap_sched;
-    int next_id;             /* of operations */
-    int *op_of_id, cap_ids;  /* where the operation of each id is, while the text is written */
-    int n_state_bufs;        /* the first buffers are the job's state, the same in every program */
-    int micros;              /* micro-batches per step */
-    int parts;               /* virtual stages */
-    int slots[SN_MAX_PARTS]; /* micro-batches between their forward and backward at the same time */
-    int lates[SN_MAX_PARTS]; /* backwards whose weight gradients are due, at the same time */
-    int layer;               /* of operations that are added now */
-    struct sn_scope scope;   /* of buffers and chunks that are added now */
-    bool extra;              /* operations that are added now are */
-    bool failed;             /* an allocation failed while building */
-    struct sn_op spare;      /* what builders write into once it has */
+    int n_bufs, n_ops, n_segments, n_sched;
+    int cap_bufs, cap_ops, cap_segments, cap_sched;
+    int next_id;            /* of operations */
+    int *op_of_id, cap_ids; /* where the operation of each id is, while the text is written */
+    int n_state_bufs;       /* the first buffers are the job's state, the same in every program */
+    int micros;             /* micro-batches per step */
+    int vstages;            /* virtual stages */
+    int slots[SN_MAX_VSTAGES]; /* micro-batches in flight at once */
+    int lates[SN_MAX_VSTAGES]; /* backwards whose weight gradients are due, at once */
+    int layer;                 /* of operations that are added now */
+    struct sn_scope scope;     /* of buffers and segments that are added now */
+    bool extra;                /* operations that are added now are */
+    bool failed;               /* an allocation failed while building */
+    struct sn_op spare;        /* what builders write into once it has */
     /* filled by place.c: bytes */
-    int64_t slot_bytes[SN_MAX_PARTS]; /* of one slot */
-    int64_t slot_base[SN_MAX_PARTS];  /* of slot 0 of a part, in the arena */
-    int64_t late_bytes[SN_MAX_PARTS]; /* the same for copies of LATE buffers */
-    int64_t late_base[SN_MAX_PARTS];
-    int64_t slots_bytes; /* of all slots and late copies of all parts */
+    int64_t slot_bytes[SN_MAX_VSTAGES]; /* of one slot */
+    int64_t slot_base[SN_MAX_VSTAGES];  /* of slot 0 of a virtual stage, in the arena */
+    int64_t late_bytes[SN_MAX_VSTAGES]; /* the same for copies of LATE buffers */
+    int64_t late_base[SN_MAX_VSTAGES];
+    int64_t slots_bytes; /* of all slots and late copies of all virtual stages */
     int64_t temp_bytes, workspace_bytes;
     int64_t temp_lower_bound; /* largest sum of temporaries live at once: no packing does better */
 };
 
-/* A piece of a logical tensor that lies in a local shard of a parameter. */
-struct sn_shard_piece {
-    int piece;           /* of sn_param.piece */
+/* What a local shard of a parameter holds of a logical tensor. */
+struct sn_shard_tensor {
+    int tensor;          /* of sn_param.tensor */
     int64_t at, n;       /* local rows at .. at + n - 1 ... */
     int64_t from;        /* ... are rows from .. of the logical tensor */
     int64_t col, n_cols; /* columns 0 .. n_cols - 1 here are columns col .. there */
@@ -264,8 +264,8 @@ struct sn_shard {
     int bucket;
     int64_t offset;     /* elements, in the bucket */
     int64_t rows, cols; /* padding included */
-    int n_pieces;
-    struct sn_shard_piece *piece; /* the job's memory */
+    int n_tensors;
+    struct sn_shard_tensor *tensor; /* the job's memory */
 };
 
 /* Parameters whose gradients are reduced, and whose optimizer states are kept, as one flat array of
@@ -308,11 +308,11 @@ struct sn_job {
     int rank;
     int group_size[SN_NGROUPS], group_index[SN_NGROUPS];
     int stage, stages; /* of the pipeline */
-    int pieces;        /* stages x virtual stages; piece k is part k / stages of stage k % stages */
+    int modules; /* stages x virtual stages; module k is virtual stage k / stages of k % stages */
     unsigned same_loss;   /* bit g: all members of group g have the same loss: member 0 counts it */
     unsigned same_routes; /* bit g: they route the same tokens: member 0 counts what experts got */
-    int *piece_of_node;   /* by node of the model */
-    int *piece_of_value;  /* by value: where it is made */
+    int *module_of_node;  /* by node of the model */
+    int *module_of_value; /* by value: where it is made */
     int *first_node;      /* by unit + 1, layers + 3 of them: nodes of a unit follow one another */
     int64_t rows;         /* T: tokens of a micro-batch on this rank */
     int64_t head_block;   /* rows of logits that exist at once */
@@ -320,20 +320,22 @@ struct sn_job {
     enum sn_dtype dtype;  /* storage */
     const struct sn_holding *held; /* by a rank, of what is not frozen (ZeRO) */
     struct sn_shard *shards;
-    struct sn_shard_piece *shard_pieces; /* of all shards */
+    struct sn_shard_tensor *shard_tensors; /* of all shards */
     struct sn_bucket *buckets;
     int n_shards, n_buckets;
     int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, scalars, staging; /* buffers */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
-    int load;   /* [layers with experts, experts] fp32: what this rank's tokens chose in a step; */
-    int agreed; /* [1, sn_agree_words] fp64: what the ranks sum at its end. -1 without experts */
+    /* -1 without experts: */
+    int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose */
+    int agreed;      /* [1, sn_agree_words] fp64: what the ranks sum at its end */
     int64_t class_bytes[SN_NSTATE_CLASSES];
     int64_t class_offset[SN_NSTATE_CLASSES]; /* in its arena */
     int64_t arena_bytes[SN_NARENAS];
-    int64_t window_bytes; /* shared memory that the communicator maps */
-    int64_t image_bytes; /* room for any rank's image (boxes.h); 0 without snapshots, or programs */
+    int64_t shm_bytes; /* shared memory that the communicator maps */
+    /* Room for any rank's snapshot shard (boxes.h); 0 without snapshots, or programs. */
+    int64_t snapshot_shard_bytes;
     struct sn_program train, evaluate, generate;
 };
 
@@ -379,7 +381,7 @@ int sn_bucket_shard_at(const struct sn_job *j, int bucket, int64_t offset);
  * capacity leaves of them. */
 int64_t sn_expert_rows(const struct sn_config *c);
 /* Does the expert axis lie outside the data axis? */
-bool sn_experts_apart(const struct sn_layout_config *l);
+bool sn_experts_outside_data(const struct sn_layout_config *l);
 /* The grid of a resolved layout. */
 enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err);
 
@@ -398,11 +400,11 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
-/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words), and with
- * attr.stream.levels SN_NAGREE_CODED words of codecs. */
+/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words),
+ * and with attr.stream.levels SN_NAGREE_CODED words of codecs. */
 int sn_agree_words(const struct sn_op *op);
 /* Of a model: layers with experts x experts. */
-int sn_load_words(const struct sn_model_config *m);
+int sn_expert_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says; of
  * streams with their first codec, as long as they are likely to be where its rate is not fixed. */
 bool sn_op_collective(const struct sn_op *op, enum sn_collective *kind, int64_t *n);
@@ -425,9 +427,9 @@ const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn
 /* A matrix of a bucket whose gradient travels as factors (lower_powersgd.c). Rows left .. left +
  * rows - 1 of the bucket's left factors are its own, and right .. right + cols - 1 of the right. */
 struct sn_low_rank {
-    int part, block; /* the block-th of those in a part, which is */
-    int k;           /* the k-th of the bucket */
-    int64_t at;      /* element of the bucket */
+    int shard, block; /* the block-th of those in a shard, which is */
+    int k;            /* the k-th of the bucket */
+    int64_t at;       /* element of the bucket */
     int64_t rows, cols, left, right;
 };
 /* The next matrix of a bucket, after {0} the first; false: there is none. */
@@ -437,7 +439,7 @@ int sn_low_rank_of(const struct sn_job *j, const struct sn_bucket *b);
 /* The logical tensor that a matrix begins with. */
 const char *sn_low_rank_name(const struct sn_job *j, const struct sn_low_rank *m);
 /* Where a buffer lies: bytes from the begin of an arena. Of what is kept, in a slot and a late copy
- * of its part. */
+ * of its virtual stage. */
 struct sn_address {
     enum sn_arena arena;
     int64_t offset;
@@ -445,8 +447,8 @@ struct sn_address {
 struct sn_address sn_buffer_address(const struct sn_program *p, int buf, int slot, int late);
 /* Of all arenas. */
 int64_t sn_job_arena_bytes(const struct sn_job *j);
-/* How often each operation of a chunk with this `when` runs in one step. */
-int sn_program_runs(const struct sn_program *p, int chunk, enum sn_when when);
+/* How often each operation of a segment with this `when` runs in one step. */
+int sn_program_runs(const struct sn_program *p, int segment, enum sn_when when);
 /* Hash over every operation, view and offset, without what may differ between ranks of a stage:
  * what they agree on before step 0. */
 uint64_t sn_program_hash(const struct sn_program *p);

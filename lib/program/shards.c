@@ -2,10 +2,10 @@
  * shards.c - what this rank holds of which parameter, and in which bucket.
  *
  * A bucket is a flat array of shards that are treated alike: the same weight decay, copied over the
- * same groups, their gradients summed over the same groups. Parts are dealt to buckets in the order
- * in which backward finishes them (the reverse of first use), so that a bucket's reduction can
- * begin while backward still runs (Li et al., "PyTorch Distributed", arXiv 2006.15704, 3.2.3), and
- * a bucket is one contiguous range.
+ * same groups, their gradients summed over the same groups. Shards are dealt to buckets in the
+ * order in which backward finishes them (the reverse of first use), so that a bucket's reduction
+ * can begin while backward still runs (Li et al., "PyTorch Distributed", arXiv 2006.15704, 3.2.3),
+ * and a bucket is one contiguous range.
  */
 #include "lib/program/build.h"
 
@@ -39,7 +39,7 @@ struct order {
 static void add_use(const struct sn_job *j, int node, int k, struct use *u)
 {
     struct sn_cut c = sn_cut_of(j, j->model->nodes[node].point);
-    bool here = j->piece_of_node[node] % j->stages == j->stage;
+    bool here = j->module_of_node[node] % j->stages == j->stage;
     memcpy(u->cut, k == 0 ? c.weight : c.bias, sizeof(u->cut));
     enum sn_node_kind kind = j->model->nodes[node].kind;
     u->experts = kind == SN_NODE_EXPERTS;
@@ -64,7 +64,7 @@ static void find_uses(const struct sn_job *j, struct order *order)
                 add_use(j, i, k, &order[m->nodes[i].param[k]].use);
 }
 
-/* --- shapes of shards -------------------------------------------------------------------------- */
+/* --- shapes of shards ------------------------------------------------------------------------- */
 
 /* On the axes of the mesh; of experts that see tokens of their own, among those with their slices,
  * who take the place of its one axis. */
@@ -86,33 +86,33 @@ static bool is_by_heads(const struct use *u)
 }
 
 static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param *q,
-                                  const struct use *u, int piece)
+                                  const struct use *u, int tensor)
 {
     struct sn_mesh_place at = place_here(j, u);
     if (!is_by_heads(u))
-        return sn_cut_slice(u->cut, SN_CUT_ROWS, &at, q->piece[piece].rows);
+        return sn_cut_slice(u->cut, SN_CUT_ROWS, &at, q->tensor[tensor].rows);
     struct sn_ways w = sn_cut_ways(u->cut, SN_CUT_QKV, &at);
-    return sn_slice_of_heads(&j->config->model, piece, w.size, w.index);
+    return sn_slice_of_heads(&j->config->model, tensor, w.size, w.index);
 }
 
-/* Add the pieces first .. end - 1 of a parameter as one shard. */
-static void add_part(struct sn_job *j, int param, const struct use *u, int first, int end)
+/* Add the logical tensors first .. end - 1 of a parameter as one shard. */
+static void add_shard(struct sn_job *j, int param, const struct use *u, int first, int end)
 {
     const struct sn_param *q = &j->model->params[param];
     struct sn_shard *shard = &j->shards[j->n_shards++];
     struct sn_mesh_place at = place_here(j, u);
     struct sn_slice c = sn_cut_slice(u->cut, SN_CUT_COLS, &at, q->cols);
-    struct sn_shard_piece *room =
-        j->n_shards > 1 ? shard[-1].piece + shard[-1].n_pieces : j->shard_pieces;
-    *shard = (struct sn_shard){.param = param, .cols = c.padded, .piece = room};
+    struct sn_shard_tensor *room =
+        j->n_shards > 1 ? shard[-1].tensor + shard[-1].n_tensors : j->shard_tensors;
+    *shard = (struct sn_shard){.param = param, .cols = c.padded, .tensor = room};
     for (int k = first; k < end; k++) {
         struct sn_slice r = rows_slice(j, q, u, k);
-        shard->piece[shard->n_pieces++] = (struct sn_shard_piece){.piece = k,
-                                                                  .at = shard->rows,
-                                                                  .n = r.count,
-                                                                  .from = r.first,
-                                                                  .col = c.first,
-                                                                  .n_cols = c.count};
+        shard->tensor[shard->n_tensors++] = (struct sn_shard_tensor){.tensor = k,
+                                                                     .at = shard->rows,
+                                                                     .n = r.count,
+                                                                     .from = r.first,
+                                                                     .col = c.first,
+                                                                     .n_cols = c.count};
         shard->rows += r.padded;
     }
 }
@@ -139,7 +139,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
                                 const struct use *u)
 {
     const struct sn_param *q = &j->model->params[shard->param];
-    struct sn_bucket b = {.trains = sn_param_learns(q),
+    struct sn_bucket b = {.trains = sn_param_trains(q),
                           .is_bias = q->is_bias,
                           .counts = q->is_bias && q->trainable,
                           .decay = q->decay,
@@ -148,7 +148,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
         b.sum = SN_GROUP_REPLICA;
-    if (is_by_heads(u) && shard->piece[0].piece > 0 && j->group_size[SN_GROUP_KV] > 1) {
+    if (is_by_heads(u) && shard->tensor[0].tensor > 0 && j->group_size[SN_GROUP_KV] > 1) {
         b.copies |= 1u << SN_GROUP_KV;
         b.sum = SN_GROUP_KV;
     }
@@ -197,7 +197,8 @@ static int *latest_like(const struct sn_job *j, struct latest *l, const struct s
     return &l->bucket[l->n++];
 }
 
-static void deal(struct sn_job *j, struct latest *l, struct sn_shard *shard, const struct use *u)
+static void assign_to_bucket(struct sn_job *j, struct latest *l, struct sn_shard *shard,
+                             const struct use *u)
 {
     struct sn_bucket want = kind_of(j, shard, u);
     int *latest = latest_like(j, l, &want), i = *latest;
@@ -213,7 +214,7 @@ static void deal(struct sn_job *j, struct latest *l, struct sn_shard *shard, con
     j->buckets[i].n += sn_shard_room(shard->rows * shard->cols);
 }
 
-/* A piece of the update is a few lines of text. */
+/* A tile of the update is a few lines of text. */
 static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
 {
     int64_t tile = j->config->layout.optimizer_tile;
@@ -222,7 +223,7 @@ static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
             return sn_fail(
                 err, SN_EINPUT,
                 "layout.optimizer_tile: %lld cuts a bucket of %lld values into more than "
-                "%d pieces; want at least %lld",
+                "%d tiles; want at least %lld",
                 (long long)tile, (long long)j->buckets[i].slice, MAX_TILES,
                 (long long)((j->buckets[i].slice / MAX_TILES / SN_TILE_VALUES + 1) *
                             SN_TILE_VALUES));
@@ -257,7 +258,7 @@ static int later_use_first(const void *a, const void *b)
     return x->use.first != y->use.first ? y->use.first - x->use.first : x->param - y->param;
 }
 
-static void make_parts(struct sn_job *j, struct latest *l, const struct order *order, int n)
+static void make_shards(struct sn_job *j, struct latest *l, const struct order *order, int n)
 {
     bool copies = j->group_size[SN_GROUP_KV] > 1;
     for (int i = 0; i < n; i++) {
@@ -268,18 +269,18 @@ static void make_parts(struct sn_job *j, struct latest *l, const struct order *o
         j->first_shard[order[i].param] = j->n_shards;
         bool apart = is_by_heads(u) && copies;
         if (apart)
-            add_part(j, order[i].param, u, 0, 1);
+            add_shard(j, order[i].param, u, 0, 1);
         int slices = sn_config_slices(j->config);
-        int per_rank = q->n_pieces / (u->experts ? j->group_size[SN_GROUP_EXPERT] / slices : 1);
+        int per_rank = q->n_tensors / (u->experts ? j->group_size[SN_GROUP_EXPERT] / slices : 1);
         int skip = u->experts ? j->group_index[SN_GROUP_EXPERT] / slices * per_rank : 0;
-        add_part(j, order[i].param, u, skip + apart, skip + per_rank);
+        add_shard(j, order[i].param, u, skip + apart, skip + per_rank);
         for (int k = j->first_shard[order[i].param]; k < j->n_shards; k++)
-            deal(j, l, &j->shards[k], u);
+            assign_to_bucket(j, l, &j->shards[k], u);
     }
 }
 
 /* Lists of what was dealt to each bucket; shards ascend in them as their offsets do. */
-static void list_parts(struct sn_job *j)
+static void list_shards(struct sn_job *j)
 {
     for (int b = 0, at = 0; b < j->n_buckets; b++) {
         j->buckets[b].first = at;
@@ -320,10 +321,10 @@ enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
     j->buckets = sn_alloc_n(2 * (size_t)n, sizeof(*j->buckets));
     j->first_shard = sn_alloc_n((size_t)n, sizeof(*j->first_shard));
     j->shard_of_bucket = sn_alloc_n(2 * (size_t)n, sizeof(*j->shard_of_bucket));
-    j->shard_pieces =
-        sn_alloc_n((size_t)sn_model_piece_count(j->model) + 1, sizeof(*j->shard_pieces));
+    j->shard_tensors =
+        sn_alloc_n((size_t)sn_model_tensor_count(j->model) + 1, sizeof(*j->shard_tensors));
     if (!order || !latest.bucket || !j->shards || !j->buckets || !j->first_shard ||
-        !j->shard_of_bucket || !j->shard_pieces) {
+        !j->shard_of_bucket || !j->shard_tensors) {
         sn_free(latest.bucket);
         sn_free(order);
         return sn_fail(err, SN_ENOMEM, "compile: no memory for %d parameters", n);
@@ -332,8 +333,8 @@ enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
         j->first_shard[i] = -1;
     find_uses(j, order);
     qsort(order, (size_t)n, sizeof(*order), later_use_first);
-    make_parts(j, &latest, order, n);
-    list_parts(j);
+    make_shards(j, &latest, order, n);
+    list_shards(j);
     close_buckets(j);
     sn_free(latest.bucket);
     sn_free(order);

@@ -71,11 +71,11 @@ static int64_t staging(const struct sn_job *j)
 static void experts_load(struct sn_job *j, struct sn_program *p)
 {
     const struct sn_model_config *m = &j->config->model;
-    int words = sn_load_words(m);
-    j->load = j->agreed = -1;
+    int words = sn_expert_load_words(m);
+    j->expert_load = j->agreed = -1;
     if (words == 0)
         return;
-    j->load =
+    j->expert_load =
         sn_buffer_add(p, SN_CLASS_SCALARS, SN_F32, sn_expert_layers(m), m->experts.count, "load");
     j->agreed = sn_buffer_add(
         p, SN_CLASS_SCALARS, SN_F64, 1,

@@ -1,6 +1,6 @@
 /*
- * update.c - the update chunk: wait for the gradients, one global norm, one decision, the optimizer, and
- * ZeRO's gathers of what was updated.
+ * update.c - the update segment: wait for the gradients, one global norm, one decision, the
+ * optimizer, and ZeRO's gathers of what was updated.
  *
  * Nothing is updated before the norm of everything is known (no optimistic update).
  * Each gradient is counted once: by the member 0 of the groups that hold copies of it.
@@ -202,7 +202,7 @@ bool sn_job_agrees_on_codecs(const struct sn_job *j)
 
 void sn_emit_update(struct sn_job *j, struct sn_program *p)
 {
-    sn_chunk_begin(p, SN_CHUNK_UPDATE);
+    sn_segment_begin(p, SN_SEGMENT_UPDATE);
     p->layer = -1;
     wait_for_all(p);
     sum_shared(j, p);
@@ -210,7 +210,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->group = SN_GROUP_WORLD;
     op->attr.experts.count = j->config->model.experts.count;
-    op->attr.experts.rows = sn_load_words(&j->config->model);
+    op->attr.experts.rows = sn_expert_load_words(&j->config->model);
     op->attr.stream.levels = sn_job_agrees_on_codecs(j);
     op = sn_op_add(p, SN_OP_CLIP_SCALE, "clip_scale");
     op->attr.optimizer.dynamic_scale =

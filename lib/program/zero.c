@@ -4,7 +4,7 @@
  * stage 0   a complete bucket is summed over the replicas in place, on the last micro-batch
  * stage 1   it is reduce-scattered, each replica updates its slice, the weights are gathered
  * stage 2   each micro-batch's gradients are a temporary that is reduce-scattered into the slice
- * stage 3   weights are gathered layer by layer, one layer ahead, in each chunk that reads them
+ * stage 3   weights are gathered layer by layer, one layer ahead, in each segment that reads them
  * (Rajbhandari et al., arXiv 1910.02054; gathers ahead as in PyTorch FSDP, arXiv 2304.11277.)
  */
 #include "lib/program/build.h"
@@ -55,7 +55,7 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
     e->posted[e->n_posted++] = id;
 }
 
-void sn_zero_leave_chunk(struct sn_emit *e)
+void sn_zero_leave_segment(struct sn_emit *e)
 {
     while (e->n_posted > 0)
         wait_for_oldest(e);
@@ -85,7 +85,7 @@ static void gather(struct sn_emit *e, int bucket)
 }
 
 /* Do operations of node i in this direction read its weights? The head's backward stands in the
- * forward chunk, the embedding's reads none. */
+ * forward segment, the embedding's reads none. */
 static bool reads_weights(const struct sn_emit *e, int i, bool backward)
 {
     enum sn_node_kind k = e->job->model->nodes[i].kind;
@@ -115,7 +115,7 @@ static void wait_for_gather(struct sn_emit *e, int bucket)
     e->bucket_gather[bucket] = -1;
 }
 
-/* A later use in the chunk (a tied table) gathers anew: kept all along,
+/* A later use in the segment (a tied table) gathers anew: kept all along,
  * it would cost its memory. */
 static void forget(struct sn_emit *e, int bucket)
 {
@@ -128,7 +128,7 @@ void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
     if (!sn_weights_are_slices(e->job->held) || unit == e->unit)
         return;
     int step = backward ? -1 : 1;
-    if (e->unit == unit - step) /* else the first of its chunk */
+    if (e->unit == unit - step) /* else the first of its segment */
         for_buckets(e, e->unit, backward, forget);
     e->unit = unit;
     for_buckets(e, unit, backward, gather);

@@ -35,7 +35,7 @@ static const struct {
     int units;
 } ours[] = {
     {"embed", INPUT, 2},      {"embed.sum", INPUT, 2},        {"embed.drop", INPUT, 2},
-    {"piece.x", INPUT, 2},    {"ffn.add", INPUT, 2}, /* of the next layer */
+    {"module.x", INPUT, 2},   {"ffn.add", INPUT, 2}, /* of the next layer */
     {"attn_norm", NORM_1, 2}, {"attn_norm.all", NORM_1, 2},   {"attn.qkv", QKV, 6},
     {"attn.rope", QKV, 6},    {"attn.core.q", QKV, 2},        {"attn.core.k", QKV, 2},
     {"attn.core.v", QKV, 2},  {"attn.core", CORE, 2},         {"attn.add", SUM, 2},
@@ -120,7 +120,7 @@ static struct named name_of(const char *from)
     if (sscanf(from, "l%d.%n", &x.layer, &skip) == 1 && skip > 0)
         from += skip;
     for (; *from && n + 1 < sizeof(x.text); from++)
-        if (!isdigit((unsigned char)*from)) /* of a piece, a bucket, a round of a ring */
+        if (!isdigit((unsigned char)*from)) /* of a stage module, a bucket, a round of a ring */
             x.text[n++] = *from;
     return x;
 }
@@ -136,13 +136,13 @@ static int find(const char *name)
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-/* Where the chunk ends that has this operation. */
-static int chunk_end(const struct sn_program *p, int op)
+/* Where the segment ends that has this operation. */
+static int segment_end(const struct sn_program *p, int op)
 {
     int c = 0;
-    while (c + 1 < p->n_chunks && op >= p->chunks[c + 1].first)
+    while (c + 1 < p->n_segments && op >= p->segments[c + 1].first)
         c++;
-    return p->chunks[c].first + p->chunks[c].n;
+    return p->segments[c].first + p->segments[c].n;
 }
 
 static bool is_kept(const struct sn_buffer *x)
@@ -150,8 +150,8 @@ static bool is_kept(const struct sn_buffer *x)
     return x->cls == SN_CLASS_SLOT || x->cls == SN_CLASS_LATE;
 }
 
-/* What lies in each place that is kept when the chunk that writes it first is over: by the place's
- * number, that of a buffer. */
+/* What lies in each place that is kept when the segment that writes it first is over: by the
+ * place's number, that of a buffer. */
 static void find_left(int *left, const struct sn_program *p)
 {
     for (int b = 0; b < p->n_bufs; b++)
@@ -160,13 +160,14 @@ static void find_left(int *left, const struct sn_program *p)
         const struct sn_buffer *x = &p->bufs[b];
         int place = x->place;
         if (is_kept(&p->bufs[place]) && x->first > p->bufs[left[place]].first &&
-            x->first < chunk_end(p, p->bufs[place].first))
+            x->first < segment_end(p, p->bufs[place].first))
             left[place] = b;
     }
 }
 
-/* May the paper count this one too? Of an input one for each layer of the part: what the last layer
- * gives is another part's. Of the others one for each layer that is not counted yet. */
+/* May the paper count this one too? Of an input one for each layer of the virtual stage: what the
+ * last layer gives is another virtual stage's. Of the others one for each layer that is not counted
+ * yet. */
 static bool takes(struct reading *r, int i, int layer)
 {
     enum tensor t = ours[i].tensor;
@@ -281,12 +282,12 @@ static void read_place(struct reading *r, int place)
         why(root->bytes != x->rows * x->cols * (int64_t)sn_dtype_size(x->dtype), SN_WHY_ROUNDED);
 }
 
-static void read_places(struct reading *r, int part)
+static void read_places(struct reading *r, int vstage)
 {
     const struct sn_program *p = &r->job->train;
     for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
         const struct sn_buffer *x = &p->bufs[b];
-        if (x->part != part)
+        if (x->vstage != vstage)
             continue;
         if (is_kept(x) && x->place == b)
             read_place(r, b);
@@ -314,15 +315,15 @@ static void add_the_rest(struct reading *r)
     }
 }
 
-static int layers_of(const struct sn_job *j, int part)
+static int layers_of(const struct sn_job *j, int vstage)
 {
-    int layers = 0, piece = part * j->stages + j->stage;
+    int layers = 0, module = vstage * j->stages + j->stage;
     for (int i = 0; i < j->model->n_nodes; i++)
-        layers += j->model->nodes[i].kind == SN_NODE_ATTENTION && j->piece_of_node[i] == piece;
+        layers += j->model->nodes[i].kind == SN_NODE_ATTENTION && j->module_of_node[i] == module;
     return layers;
 }
 
-bool sn_activations(struct sn_activations *out, const struct sn_job *j, int part)
+bool sn_activations(struct sn_activations *out, const struct sn_job *j, int vstage)
 {
     const struct sn_program *p = &j->train;
     struct reading r = {.job = j, .a = out};
@@ -330,10 +331,10 @@ bool sn_activations(struct sn_activations *out, const struct sn_job *j, int part
     if (!r.left)
         return false;
     find_left(r.left, p);
-    *out = (struct sn_activations){.layers = layers_of(j, part)};
+    *out = (struct sn_activations){.layers = layers_of(j, vstage)};
     for (int t = 0; t < TENSORS; t++)
         r.layer[t] = -2; /* none; -1 is before the first */
-    read_places(&r, part);
+    read_places(&r, vstage);
     add_the_rest(&r);
     sn_free(r.left);
     return true;

@@ -2,10 +2,10 @@
  * activations.h - what a stage keeps from forward to backward, read off its compiled program, and
  * what the literature counts for the same.
  *
- * A row is one kind of tensor: the places that a part's slots and late copies have (program.h,
- * SN_CLASS_SLOT and SN_CLASS_LATE), those of all layers together. A place is named after what lies in
- * it when the chunk that writes it first is over: "attn.add", not the product that the sum took the
- * place of. Bytes of rows add up to program.slot_bytes and late_bytes.
+ * A row is one kind of tensor: the places that a virtual stage's slots and late copies have
+ * (program.h, SN_CLASS_SLOT and SN_CLASS_LATE), those of all layers together. A place is named
+ * after what lies in it when the segment that writes it first is over: "attn.add", not the product
+ * that the sum took the place of. Bytes of rows add up to program.slot_bytes and late_bytes.
  *
  * The literature is Korthikanti et al. (arXiv 2205.05198, sections 4 and 5), which counts 2 bytes
  * for an element. What it counts for one tensor of a layer stands beside the tensor of that name;
@@ -50,28 +50,30 @@ struct sn_kept {
     int counted;   /* those of them that the paper has */
     enum sn_dtype dtype;
     int64_t rows, cols;
-    bool late;         /* from a backward chunk to its delayed weight gradients only */
+    bool late;         /* from a backward segment to its delayed weight gradients only */
     int64_t bytes;     /* of all copies, each rounded up to 64 */
     double literature; /* bytes that the paper counts for the same */
     unsigned why;      /* bit w: the two differ for reason w of enum sn_why */
 };
 
-/* One slot of a part. */
+/* One slot of a virtual stage. */
 struct sn_activations {
     int layers; /* blocks whose attention is here */
     int n;      /* rows, in the order of the program; behind them those that only the paper has */
     struct sn_kept kept[SN_KEPT_MAX];
 };
 
-/* Of part `part` of the train program; `j` is compiled, with offsets. False: no memory. */
-bool sn_activations(struct sn_activations *out, const struct sn_job *j, int part);
+/* Of virtual stage `vstage` of the train program; `j` is compiled, with offsets. False: no
+ * memory. */
+bool sn_activations(struct sn_activations *out, const struct sn_job *j, int vstage);
 /* The paper's figure for these layers and a micro-batch: T D n (34 + 5 a s / D) bytes with one
  * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
  * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:
  * context ranks have a part of each sequence. */
 double sn_activations_literature(const struct sn_job *j, int layers);
 
-/* A table of one stage's parts as text, and as a JSON object. Without memory *out has failed. */
+/* A table of one stage's virtual stages as text, and as a JSON object. Without memory *out has
+ * failed. */
 void sn_activations_text(struct sn_str *out, const struct sn_job *j);
 void sn_activations_json(struct sn_str *out, const struct sn_job *j);
 

@@ -17,7 +17,7 @@ const char *sn_why_text(enum sn_why w)
         [SN_WHY_FLASH] = "scores are never kept, their log-sum-exp is",
         [SN_WHY_MASKS] = "masks are drawn again from counters",
         [SN_WHY_PARALLEL] = "parallel block: one sum",
-        [SN_WHY_END] = "end of the part: the paper leaves it out",
+        [SN_WHY_END] = "end of the virtual stage: the paper leaves it out",
         [SN_WHY_TABLE] = "gradient of the shared table, opened by the head",
         [SN_WHY_SENT] = "given by a collective, which is not run again",
         [SN_WHY_CODED] = "a stream of a codec, where values are sent without one",
@@ -55,34 +55,35 @@ static void text_row(struct sn_str *out, const struct sn_kept *k)
     sn_str_add(out, "\n");
 }
 
-static void text_part(struct sn_str *out, const struct sn_job *j, int part)
+static void text_vstage(struct sn_str *out, const struct sn_job *j, int vstage)
 {
     const struct sn_program *p = &j->train;
     struct sn_activations a;
-    if (!sn_activations(&a, j, part)) {
+    if (!sn_activations(&a, j, vstage)) {
         out->failed = true;
         return;
     }
-    int slots = p->slots[part];
-    sn_str_add(out, "stage %d, piece %d of %d: %d layer%s, micro-batches in flight: %d\n", j->stage,
-               part * j->stages + j->stage, j->pieces, a.layers, a.layers == 1 ? "" : "s", slots);
+    int slots = p->slots[vstage];
+    sn_str_add(out, "stage %d, stage module %d of %d: %d layer%s, micro-batches in flight: %d\n",
+               j->stage, vstage * j->stages + j->stage, j->modules, a.layers,
+               a.layers == 1 ? "" : "s", slots);
     sn_str_add(out, "  %-22s %4s %18s %-5s %14s %14s  %s\n", "tensor", "n", "rows x cols    ",
                "type", "bytes", "2205.05198", "why they differ");
     for (int i = 0; i < a.n; i++)
         text_row(out, &a.kept[i]);
-    sn_str_add(out, "  %-52s %14lld %14.0f\n", "one micro-batch", (long long)p->slot_bytes[part],
+    sn_str_add(out, "  %-52s %14lld %14.0f\n", "one micro-batch", (long long)p->slot_bytes[vstage],
                literature_of(&a));
-    if (p->lates[part])
+    if (p->lates[vstage])
         sn_str_add(out, "  %-52s %14lld  x %d\n", "* kept for delayed weight gradients",
-                   (long long)p->late_bytes[part], p->lates[part]);
+                   (long long)p->late_bytes[vstage], p->lates[vstage]);
     sn_str_add(out, "  %-52s %14lld %14.0f\n", "all slots",
-               (long long)(slots * p->slot_bytes[part]), slots * literature_of(&a));
+               (long long)(slots * p->slot_bytes[vstage]), slots * literature_of(&a));
 }
 
 void sn_activations_text(struct sn_str *out, const struct sn_job *j)
 {
-    for (int v = 0; v < j->train.parts; v++)
-        text_part(out, j, v);
+    for (int v = 0; v < j->train.vstages; v++)
+        text_vstage(out, j, v);
     sn_str_add(out, "  %-52s %14lld\n", "slots of the stage, in the arena",
                (long long)j->train.slots_bytes);
     sn_str_add(out, "  %-52s %14lld\n", "temporaries of the stage, in the arena",
@@ -107,11 +108,11 @@ static void json_row(struct sn_str *out, const struct sn_kept *k)
     sn_str_add(out, "]}");
 }
 
-static void json_part(struct sn_str *out, const struct sn_job *j, int part)
+static void json_vstage(struct sn_str *out, const struct sn_job *j, int vstage)
 {
     const struct sn_program *p = &j->train;
     struct sn_activations a;
-    if (!sn_activations(&a, j, part)) {
+    if (!sn_activations(&a, j, vstage)) {
         out->failed = true;
         return;
     }
@@ -119,8 +120,8 @@ static void json_part(struct sn_str *out, const struct sn_job *j, int part)
                "{\"piece\": %d, \"layers\": %d, \"slots\": %d, \"slot_bytes\": %lld, "
                "\"late_copies\": %d, \"late_bytes\": %lld, \"literature_bytes\": %.0f, "
                "\"tensors\": [",
-               part * j->stages + j->stage, a.layers, p->slots[part],
-               (long long)p->slot_bytes[part], p->lates[part], (long long)p->late_bytes[part],
+               vstage * j->stages + j->stage, a.layers, p->slots[vstage],
+               (long long)p->slot_bytes[vstage], p->lates[vstage], (long long)p->late_bytes[vstage],
                literature_of(&a));
     for (int i = 0; i < a.n; i++) {
         sn_str_add(out, "%s", i ? ", " : "");
@@ -134,9 +135,9 @@ void sn_activations_json(struct sn_str *out, const struct sn_job *j)
     sn_str_add(out,
                "{\"stage\": %d, \"slots_bytes\": %lld, \"temporary_bytes\": %lld, \"parts\": [",
                j->stage, (long long)j->train.slots_bytes, (long long)j->train.temp_bytes);
-    for (int v = 0; v < j->train.parts; v++) {
+    for (int v = 0; v < j->train.vstages; v++) {
         sn_str_add(out, "%s", v ? ", " : "");
-        json_part(out, j, v);
+        json_vstage(out, j, v);
     }
     sn_str_add(out, "]}");
 }

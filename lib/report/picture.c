@@ -55,7 +55,7 @@ void sn_stretches_find(struct sn_stretches *out, const struct sn_picture *p, dou
     const struct sn_sim *s = p->sim;
     double run[2], fill[2], micro;
     *out = (struct sn_stretches){.end = {s->step}, .n = 1, .shown = s->step};
-    room = fmax(room / p->parts, 3.0 * s->stages);
+    room = fmax(room / p->vstages, 3.0 * s->stages);
     if (!extent(s, s->stages - 1, SN_EVENT_FORWARD, SN_EVENT_WEIGHT, run) ||
         !extent(s, 0, SN_EVENT_BACKWARD, SN_EVENT_BACKWARD, fill))
         return;

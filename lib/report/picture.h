@@ -24,7 +24,7 @@ struct sn_picture {
     const struct sn_sim *sim;             /* with its events */
     const struct sn_memory_curve *memory; /* [sim->stages]; NULL: not drawn */
     int64_t limit;                        /* of a rank's memory; 0: unknown */
-    int micros, parts;                    /* of the step; virtual stages of a stage */
+    int micros, vstages;                  /* of the step; virtual stages of a stage */
     double mfu;                           /* 0: not said */
     const char *mfu_note;                 /* stands beside it (software.h); NULL: nothing does */
 };

@@ -44,8 +44,8 @@ static void computing(struct svg *g, const struct sn_event *e, const double x[2]
 {
     static const char *const cls[] = {"forward", "backward", "weight", "update"};
     double inset = x[1] - x[0] > 3 ? 0.4 : 0;
-    /* parts after the first one are lighter, so that neighbours differ */
-    double opacity = e->part > 0 ? 1 - 0.45 * e->part / (g->picture->parts - 1 + 1e-9) : 1;
+    /* virtual stages after the first one are lighter, so that neighbours differ */
+    double opacity = e->vstage > 0 ? 1 - 0.45 * e->vstage / (g->picture->vstages - 1 + 1e-9) : 1;
     if (opacity < 1)
         sn_str_add(g->out, "<g opacity=\"%.2f\">", opacity);
     svg_rect(g, cls[e->kind], x[0] + inset, l->y, x[1] - x[0] - 2 * inset, l->h);
@@ -174,8 +174,8 @@ static void pipeline_legend(struct svg *g, unsigned axes)
     for (int a = 0; a < SN_NAXES; a++)
         if (axes >> a & 1)
             x = svg_legend(g, sn_axis_name((enum sn_axis)a), x, sn_axis_name((enum sn_axis)a));
-    if (g->picture->parts > 1)
-        svg_text(g, "soft", "start", x, g->y, "later parts are lighter");
+    if (g->picture->vstages > 1)
+        svg_text(g, "soft", "start", x, g->y, "later virtual stages are lighter");
 }
 
 void svg_pipeline(struct svg *g)

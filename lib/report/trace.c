@@ -42,8 +42,8 @@ static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_trac
     else
         sn_str_add_json(out, s->name);
     sn_str_add(out, ",\"args\":{\"micro_batch\":%d", s->micro);
-    if (s->part >= 0)
-        sn_str_add(out, ",\"part\":%d", s->part);
+    if (s->vstage >= 0)
+        sn_str_add(out, ",\"part\":%d", s->vstage);
     if (s->slot >= 0)
         sn_str_add(out, ",\"slot\":%d", s->slot);
     if (s->axis)

@@ -34,7 +34,7 @@ struct sn_trace_slice {
     const char *category, *name;
     int number;          /* follows the name: "forward 3"; -1: none */
     int micro;           /* micro-batch; -1: of none */
-    int part, slot;      /* virtual stage, copy of its buffers; -1: not said */
+    int vstage, slot;    /* virtual stage, copy of its buffers; -1: not said */
     const char *axis;    /* NULL: none */
     int64_t bytes;       /* -1: not said */
     double planned;      /* seconds that this operation was planned to take; < 0: not said */
@@ -51,7 +51,7 @@ static inline struct sn_trace_slice sn_slice(const char *category, const char *n
                                    .name = name,
                                    .number = -1,
                                    .micro = -1,
-                                   .part = -1,
+                                   .vstage = -1,
                                    .slot = -1,
                                    .bytes = -1,
                                    .planned = -1};

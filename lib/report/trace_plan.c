@@ -8,13 +8,13 @@
 #include <stdio.h>
 
 static void add_event(struct sn_str *out, struct sn_trace_process *p, const struct sn_event *e,
-                      int parts)
+                      int vstages)
 {
     const char *kind = sn_event_name(e->kind);
     char waits[64];
     struct sn_trace_slice s = sn_slice(kind, kind, e->begin, e->end);
     s.micro = e->micro;
-    s.part = parts > 1 ? e->part : -1;
+    s.vstage = vstages > 1 ? e->vstage : -1;
     if (e->kind < SN_EVENT_WAIT) {
         s.number = e->micro;
         sn_trace_computing(out, p, &s);
@@ -52,7 +52,7 @@ enum sn_status sn_picture_events(struct sn_str *out, const struct sn_picture *p,
     for (int i = 0; i < s->stages; i++)
         stage[i].pid = i;
     for (int64_t i = 0; i < s->n_events && !out->failed; i++)
-        add_event(out, &stage[s->event[i].stage], &s->event[i], p->parts);
+        add_event(out, &stage[s->event[i].stage], &s->event[i], p->vstages);
     for (int i = 0; i < s->stages; i++) {
         (void)snprintf(name, sizeof(name), "%sstage %d", prefix, i);
         sn_trace_names(out, &stage[i], name, i * order);

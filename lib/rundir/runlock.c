@@ -245,7 +245,7 @@ static bool is_supervised(const struct sn_runlock *l, const struct sn_runlock_wa
 enum sn_status sn_runlock_take(struct sn_runlock *out, const struct sn_runlock_want *want,
                                struct sn_err *err)
 {
-    *out = (struct sn_runlock){.next_heartbeat = sn_clock() + SN_RUNLOCK_BEAT};
+    *out = (struct sn_runlock){.next_heartbeat = sn_clock() + SN_RUNLOCK_HEARTBEAT};
     (void)snprintf(out->path, sizeof(out->path), "%s/supervisor.lock", want->output);
     describe_self(&out->mine, want);
     if (is_supervised(out, want)) {
@@ -268,7 +268,7 @@ void sn_runlock_heartbeat(struct sn_runlock *l)
     double now = sn_clock();
     if (l->fd < 0 || now < l->next_heartbeat)
         return;
-    l->next_heartbeat = now + SN_RUNLOCK_BEAT;
+    l->next_heartbeat = now + SN_RUNLOCK_HEARTBEAT;
     l->mine.heartbeat++;
     (void)write_record(l); /* where that fails others fall back on the lock */
 }

@@ -5,8 +5,8 @@
  * The file is locked (flock) as long as its holder lives, however it ends; what stands in it tells
  * others who that is. On one machine that lock is the whole truth. On a shared file system it may
  * count on its own machine alone (Lustre with localflock, BeeGFS) or not exist: there the holder
- * proves that it lives by a count in its record that grows (SN_RUNLOCK_BEAT), and another machine
- * watches it for SN_RUNLOCK_WATCH seconds before it takes over. Clocks are not compared.
+ * proves that it lives by a count in its record that grows (SN_RUNLOCK_HEARTBEAT), and another
+ * machine watches it for SN_RUNLOCK_WATCH seconds before it takes over. Clocks are not compared.
  *
  *   lock      record of                         verdict
  *   refused   anybody                           held
@@ -25,7 +25,7 @@
 #include "lib/base/str.h"
 #include "lib/config/config.h"
 
-enum { SN_RUNLOCK_BEAT = 10, SN_RUNLOCK_WATCH = 35 }; /* seconds */
+enum { SN_RUNLOCK_HEARTBEAT = 10, SN_RUNLOCK_WATCH = 35 }; /* seconds */
 
 struct sn_runlock_record {
     int64_t pid, restart, heartbeat;

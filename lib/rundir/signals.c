@@ -22,7 +22,7 @@ struct sn_signals {
 };
 
 /* While nothing is to be saved it does not return. */
-static void meet(struct sn_signals *s)
+static void leave_if_asked(struct sn_signals *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     int code = atomic_load(&s->wanted);
@@ -47,7 +47,7 @@ static void *watch(void *self)
         int none = 0;
         int code = sig == SIGTERM || sig == SIGHUP ? SN_EXIT_TERMINATED : SN_EXIT_SAVED;
         (void)atomic_compare_exchange_strong(&s->wanted, &none, code);
-        meet(s);
+        leave_if_asked(s);
     }
 }
 
@@ -107,7 +107,7 @@ void sn_signals_set_early(struct sn_signals *s, void (*leave)(void *self, int co
     s->leave = leave;
     s->self = self;
     (void)pthread_mutex_unlock(&s->lock);
-    meet(s);
+    leave_if_asked(s);
 }
 
 int sn_signals_wanted(struct sn_signals *s)

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static double over_parts(const double *cost, const struct sn_pipeline *p, int stage)
+static double over_vstages(const double *cost, const struct sn_pipeline *p, int stage)
 {
     double sum = 0;
     for (int v = 0; v < p->virtual_stages; v++)
@@ -11,14 +11,14 @@ static double over_parts(const double *cost, const struct sn_pipeline *p, int st
 }
 
 /* A backward up to its send. */
-static double sent(const struct sn_piece_costs *c, int piece)
+static double sent(const struct sn_module_costs *c, int module)
 {
-    return c->backward[piece] - c->after[piece];
+    return c->backward[module] - c->after[module];
 }
 
-/* With turns (1f1b): the longest path that turns at stage s and ends its micro-batches at s or later, from the
- * first forward of s to its last backward. */
-static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c, int s)
+/* With turns (1f1b): the longest path that turns at stage s and ends its micro-batches at s or
+ * later, from the first forward of s to its last backward. */
+static double turns(const struct sn_pipeline *p, const struct sn_module_costs *c, int s)
 {
     int in_flight = p->stages - s, k = (p->micros - 1) / in_flight,
         rest = p->micros - k * in_flight;
@@ -34,7 +34,7 @@ static double turns(const struct sn_pipeline *p, const struct sn_piece_costs *c,
 }
 
 /* With sweeps (gpipe): all forwards through the slowest stage, then all backwards. */
-static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c)
+static double sweeps(const struct sn_pipeline *p, const struct sn_module_costs *c)
 {
     double forward = 0, backward = 0, f = 0, b = 0, extra = 0;
     for (int k = 0; k < p->stages; k++) {
@@ -49,36 +49,38 @@ static double sweeps(const struct sn_pipeline *p, const struct sn_piece_costs *c
     return forward + backward;
 }
 
-/* With virtual stages: when the last micro-batch's gradient enters the last piece. What the last stage does
- * after that are backwards of its other parts, as many micro-batches as there are stages. */
-static double turn_back(const struct sn_pipeline *p, const struct sn_piece_costs *c)
+/* With virtual stages: when the last micro-batch's gradient enters the last stage module. What the
+ * last stage does after that are backwards of its other virtual stages, as many micro-batches as
+ * there are stages. */
+static double turn_back(const struct sn_pipeline *p, const struct sn_module_costs *c)
 {
-    int last = p->stages - 1, pieces = p->stages * p->virtual_stages;
-    double at = p->micros * (over_parts(c->forward, p, last) + over_parts(c->backward, p, last));
+    int last = p->stages - 1, modules = p->stages * p->virtual_stages;
+    double at =
+        p->micros * (over_vstages(c->forward, p, last) + over_vstages(c->backward, p, last));
     for (int k = 0; k < last; k++)
         at += c->forward[k] + c->transfer;
-    for (int k = last; k < pieces - 1; k += p->stages)
+    for (int k = last; k < modules - 1; k += p->stages)
         at -= p->stages * c->backward[k];
-    return at - c->backward[pieces - 1];
+    return at - c->backward[modules - 1];
 }
 
-/* And when it has come down to `piece`. */
-static double way_down(const struct sn_pipeline *p, const struct sn_piece_costs *c, int piece)
+/* And when it has come down to `module`. */
+static double way_down(const struct sn_pipeline *p, const struct sn_module_costs *c, int module)
 {
     double way = 0;
-    for (int k = p->stages * p->virtual_stages - 1; k > piece; k--)
+    for (int k = p->stages * p->virtual_stages - 1; k > module; k--)
         way += sent(c, k) + c->extra[k] + c->transfer;
-    return way + c->backward[piece] + c->extra[piece];
+    return way + c->backward[module] + c->extra[module];
 }
 
-void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_piece_costs *c)
+void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_module_costs *c)
 {
     const struct sn_schedule_traits *t = sn_schedule_traits(p->kind);
     double there = 0, back = 0; /* X_s; the end of the last backward of stage s + 1 */
     for (int k = 0; k < p->stages - 1; k++)
         there += c->forward[k] + c->transfer;
     for (int s = p->stages - 1; s >= 0; s--) {
-        double both = over_parts(c->forward, p, s) + over_parts(c->backward, p, s);
+        double both = over_vstages(c->forward, p, s) + over_vstages(c->backward, p, s);
         double late = t->delays_weights ? c->weight[s] : 0, work = there + p->micros * both;
         int before = p->micros - sn_schedule_waiting(p, s); /* weights done by the last backward */
         double last = work + before * late + c->extra[s];

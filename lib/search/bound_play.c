@@ -9,7 +9,7 @@
 
 struct table {
     const struct sn_pipeline *p;
-    const struct sn_piece_costs *c;
+    const struct sn_module_costs *c;
     double *done; /* [tasks] by number; below 0: not yet */
     struct sn_task **tasks;
     int *next;
@@ -18,14 +18,14 @@ struct table {
     const void *context;
 };
 
-/* From the end of what a task of `piece` needs: the way, and from a backward it begins before the
+/* From the end of what a task of `module` needs: the way, and from a backward it begins before the
  * end. */
-static double way(const struct table *t, const struct sn_need *need, int piece)
+static double way(const struct table *t, const struct sn_need *need, int module)
 {
     double transfer = t->p->stages > 1 ? t->c->transfer : 0;
-    if (need->piece == piece)
+    if (need->module == module)
         return 0;
-    return need->phase == SN_PHASE_BACKWARD ? transfer - t->c->after[need->piece] : transfer;
+    return need->phase == SN_PHASE_BACKWARD ? transfer - t->c->after[need->module] : transfer;
 }
 
 /* When what a task needs is there; -1: not known yet. */
@@ -33,12 +33,12 @@ static double there(const struct table *t, const struct sn_task *k, int stage)
 {
     struct sn_need of[SN_NEEDS];
     double last = 0;
-    int n = sn_task_needs(of, t->p, stage, k), piece = sn_task_piece(t->p, stage, k);
+    int n = sn_task_needs(of, t->p, stage, k), module = sn_task_module(t->p, stage, k);
     for (int i = 0; i < n; i++) {
         double done = t->done[of[i].task];
         if (done < 0)
             return -1;
-        last = fmax(last, done + way(t, &of[i], piece));
+        last = fmax(last, done + way(t, &of[i], module));
     }
     return last;
 }
@@ -47,14 +47,14 @@ static double there(const struct table *t, const struct sn_task *k, int stage)
 static double run(const struct table *t, const struct sn_task *k, int stage, double begin)
 {
     const double *const cost[] = {t->c->forward, t->c->backward, t->c->weight};
-    int piece = sn_task_piece(t->p, stage, k);
+    int module = sn_task_module(t->p, stage, k);
     bool last = k->micro == t->p->micros - 1;
     double busy = fmax(t->comm[stage] - begin, 0);
     if (!t->player || (!last && busy == 0)) {
         bool longer = last && k->phase == SN_PHASE_BACKWARD && !t->player;
-        return t->end[stage] = begin + cost[k->phase][piece] + (longer ? t->c->extra[piece] : 0);
+        return t->end[stage] = begin + cost[k->phase][module] + (longer ? t->c->extra[module] : 0);
     }
-    struct sn_task_time time = t->player(t->context, k->phase, piece, last, busy);
+    struct sn_task_time time = t->player(t->context, k->phase, module, last, busy);
     t->end[stage] = begin + time.kernels;
     t->comm[stage] = begin + time.collectives;
     return t->end[stage] - time.after;
@@ -89,7 +89,7 @@ static enum sn_status play(struct table *t, struct sn_err *err)
 }
 
 enum sn_status sn_pipeline_play(double *end, double *done, const struct sn_pipeline *p,
-                                const struct sn_piece_costs *c, sn_task_player *player,
+                                const struct sn_module_costs *c, sn_task_player *player,
                                 const void *context, struct sn_err *err)
 {
     struct table t = {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A layout under estimation. */
-struct look {
+struct estimation {
     struct sn_estimator *e;
     const struct sn_layout_config *l;
     struct sn_layer_profile *shape;
@@ -19,58 +19,59 @@ struct look {
     struct sn_layer_profile_prices *prices;
     struct sn_pipeline pipe;
     const struct sn_holding *held;
-    int pieces, members;
-    const int *layers, *begin; /* [pieces]; begin: their first layers */
+    int modules, members;
+    const int *layers, *begin; /* [modules]; begin: their first layers */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
-    const sn_shard_seconds **reduce; /* [pieces] of the units of each piece, from its last on */
-    bool posts;                      /* the last backwards post reductions */
-    bool played;                     /* ends include what they wait for then */
+    const sn_shard_seconds *
+        *reduce; /* [modules] of the units of each stage module, from its last on */
+    bool posts;  /* the last backwards post reductions */
+    bool played; /* ends include what they wait for then */
     struct sn_coded_reduction
         wire; /* a transfer of the pipeline: without a codec `exchange` alone */
 };
 
-static bool is_first(int piece)
+static bool is_first(int module)
 {
-    return piece == 0;
+    return module == 0;
 }
 
-static bool is_last(const struct look *k, int piece)
+static bool is_last(const struct estimation *k, int module)
 {
-    return piece == k->pieces - 1;
+    return module == k->modules - 1;
 }
 
-static double comm(const struct look *k, enum sn_collective kind, int64_t n, enum sn_dtype dtype,
-                   enum sn_group q)
+static double comm(const struct estimation *k, enum sn_collective kind, int64_t n,
+                   enum sn_dtype dtype, enum sn_group q)
 {
     return sn_net_price(k->e, k->net, kind, n, dtype, q);
 }
 
-/* --- chunks and the pipeline ------------------------------------------------------------------ */
+/* --- segments and the pipeline ---------------------------------------------------------------- */
 
-static struct sn_extent extent_of(const struct look *k, int piece)
+static struct sn_extent extent_of(const struct estimation *k, int module)
 {
-    struct sn_extent x = sn_extent_of(k->e->every, k->begin[piece], k->layers[piece]);
-    x.first = is_first(piece);
-    x.last = is_last(k, piece);
+    struct sn_extent x = sn_extent_of(k->e->every, k->begin[module], k->layers[module]);
+    x.first = is_first(module);
+    x.last = is_last(k, module);
     return x;
 }
 
 /* As many layers, of the same kinds. */
-static bool like_the_piece_before(const struct look *k, int i)
+static bool like_the_module_before(const struct estimation *k, int i)
 {
     int every = k->e->every > 1 ? k->e->every : 1;
     return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
 }
 
-static bool delays_weights(const struct look *k)
+static bool delays_weights(const struct estimation *k)
 {
     return sn_schedule_traits(k->pipe.kind)->delays_weights;
 }
 
 /* What codecs add to a task whose values come from another stage or go to one. */
-static double wires(const struct look *k, enum sn_phase phase, int piece)
+static double wires(const struct estimation *k, enum sn_phase phase, int module)
 {
-    bool before = piece > 0, behind = piece < k->pieces - 1;
+    bool before = module > 0, behind = module < k->modules - 1;
     if (phase == SN_PHASE_FORWARD)
         return behind * k->wire.encode + before * k->wire.decode;
     return phase == SN_PHASE_BACKWARD ? before * k->wire.encode + behind * k->wire.decode : 0;
@@ -78,12 +79,12 @@ static double wires(const struct look *k, enum sn_phase phase, int piece)
 
 /* Of these, what may pass while reductions are waited for, which takes `after` seconds: what is
  * sent is encoded before. */
-static double hidden(const struct look *k, enum sn_phase phase, int piece, double after)
+static double hidden(const struct estimation *k, enum sn_phase phase, int module, double after)
 {
-    return phase == SN_PHASE_BACKWARD && piece > 0 ? fmin(after, k->wire.encode) : 0;
+    return phase == SN_PHASE_BACKWARD && module > 0 ? fmin(after, k->wire.encode) : 0;
 }
 
-static void fill_wire(struct look *k)
+static void fill_wire(struct estimation *k)
 {
     k->wire = (struct sn_coded_reduction){0};
     if (k->pipe.stages == 1)
@@ -95,20 +96,20 @@ static void fill_wire(struct look *k)
             comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
 }
 
-static void fill_cost(struct look *k, int i)
+static void fill_cost(struct estimation *k, int i)
 {
     const struct sn_layer_profile *s = k->shape;
     struct sn_extent x = extent_of(k, i);
     double waits;
-    k->forward[i] = sn_layer_profile_chunk(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
+    k->forward[i] = sn_layer_profile_segment(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
                     k->e->software->layer_fixed * x.layers + wires(k, SN_PHASE_FORWARD, i);
-    k->backward[i] = sn_layer_profile_chunk(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
+    k->backward[i] = sn_layer_profile_segment(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
                      wires(k, SN_PHASE_BACKWARD, i);
     double meanwhile = hidden(k, SN_PHASE_BACKWARD, i, k->after[i]);
     k->backward[i] -= meanwhile;
     k->after[i] -= meanwhile;
     k->weight[i] =
-        s->key.split ? sn_layer_profile_chunk(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
+        s->key.split ? sn_layer_profile_segment(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
     if (delays_weights(k))
         return;
     k->backward[i] += k->weight[i]; /* at once, behind the send */
@@ -116,10 +117,10 @@ static void fill_cost(struct look *k, int i)
     k->weight[i] = 0;
 }
 
-static void fill_costs(struct look *k)
+static void fill_costs(struct estimation *k)
 {
-    for (int i = 0; i < k->pieces; i++) {
-        if (i < 2 || is_last(k, i) || !like_the_piece_before(k, i)) {
+    for (int i = 0; i < k->modules; i++) {
+        if (i < 2 || is_last(k, i) || !like_the_module_before(k, i)) {
             fill_cost(k, i);
             continue;
         }
@@ -130,8 +131,8 @@ static void fill_costs(struct look *k)
     }
 }
 
-/* What stage s holds: its parts from the last one's last layer on. */
-static struct sn_inventory_key stage_of(const struct look *k, int s)
+/* What stage s holds: its virtual stages from the last one's last layer on. */
+static struct sn_inventory_key stage_of(const struct estimation *k, int s)
 {
     struct sn_inventory_key g = {.apart = k->pipe.stages > 1,
                                  .replicas = k->members,
@@ -151,7 +152,7 @@ static struct sn_inventory_key stage_of(const struct look *k, int s)
     return g;
 }
 
-static enum sn_status stage_cost(struct look *k, int s, struct sn_inventory_cost *out,
+static enum sn_status stage_cost(struct estimation *k, int s, struct sn_inventory_cost *out,
                                  struct sn_err *err)
 {
     struct sn_inventory_key key = stage_of(k, s);
@@ -159,29 +160,29 @@ static enum sn_status stage_cost(struct look *k, int s, struct sn_inventory_cost
 }
 
 /* Middle stages with as many layers are one. */
-static bool like_the_one_before(const struct look *k, int s)
+static bool like_the_one_before(const struct estimation *k, int s)
 {
     for (int v = 0; v < k->pipe.virtual_stages; v++)
-        if (s < 1 || !like_the_piece_before(k, v * k->pipe.stages + s))
+        if (s < 1 || !like_the_module_before(k, v * k->pipe.stages + s))
             return false;
     return s > 1 && s < k->pipe.stages - 1;
 }
 
-/* A task of bound.h; units of a stage are those of its last part first. */
-static struct sn_task_time play_task(const void *context, enum sn_phase phase, int piece, bool last,
-                                     double busy)
+/* A task of bound.h; units of a stage are those of its last virtual stage first. */
+static struct sn_task_time play_task(const void *context, enum sn_phase phase, int module,
+                                     bool last, double busy)
 {
-    const struct look *k = context;
-    struct sn_extent x = extent_of(k, piece);
+    const struct estimation *k = context;
+    struct sn_extent x = extent_of(k, module);
     enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
     bool posts = last && (phase == sn_schedule_last_phase(&k->pipe) ||
                           (phase == SN_PHASE_FORWARD && x.last));
-    struct sn_layer_profile_end e =
-        sn_layer_profile_busy(k->shape, k->prices, pass, &x, posts ? k->reduce[piece] : NULL, busy);
-    double after = e.kernels - e.sent, more = wires(k, phase, piece);
-    double meanwhile = hidden(k, phase, piece, after);
+    struct sn_layer_profile_end e = sn_layer_profile_busy(k->shape, k->prices, pass, &x,
+                                                          posts ? k->reduce[module] : NULL, busy);
+    double after = e.kernels - e.sent, more = wires(k, phase, module);
+    double meanwhile = hidden(k, phase, module, after);
     after -= meanwhile;
     more -= meanwhile;
     if (phase == SN_PHASE_FORWARD)
@@ -189,7 +190,7 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
     return (struct sn_task_time){e.kernels + more, fmax(e.collectives, e.kernels + more), after};
 }
 
-static void fill_last(struct look *k, int s, const struct sn_inventory_cost *cost)
+static void fill_last(struct estimation *k, int s, const struct sn_inventory_cost *cost)
 {
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
         int i = v * k->pipe.stages + s;
@@ -210,12 +211,12 @@ static void fill_last(struct look *k, int s, const struct sn_inventory_cost *cos
     }
 }
 
-static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
+static enum sn_status fill_lasts(struct estimation *k, struct sn_err *err)
 {
     struct sn_inventory_cost cost = {0};
     k->posts =
         !sn_gradients_are_temporary(k->held) && k->members > 1 && k->e->software->data_overlaps;
-    for (int i = 0; i < k->pieces; i++)
+    for (int i = 0; i < k->modules; i++)
         k->extra[i] = k->stream[i] = 0;
     for (int s = 0; k->posts && s < k->pipe.stages; s++) {
         if (!like_the_one_before(k, s)) {
@@ -232,13 +233,13 @@ static enum sn_status fill_lasts(struct look *k, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
+static enum sn_status pipeline(struct estimation *k, bool played, struct sn_err *err)
 {
-    struct sn_piece_costs c = {.forward = k->forward,
-                               .backward = k->backward,
-                               .weight = k->weight,
-                               .after = k->after,
-                               .extra = k->extra};
+    struct sn_module_costs c = {.forward = k->forward,
+                                .backward = k->backward,
+                                .weight = k->weight,
+                                .after = k->after,
+                                .extra = k->extra};
     c.transfer = k->wire.exchange;
     for (int s = 0; s < k->pipe.stages; s++)
         k->done[s] = 0;
@@ -252,7 +253,7 @@ static enum sn_status pipeline(struct look *k, bool played, struct sn_err *err)
 /* --- the end of the step ---------------------------------------------------------------------- */
 
 /* When stage s has the sums of its gradients. */
-static double reduced(const struct look *k, int s, const struct sn_inventory_cost *cost)
+static double reduced(const struct estimation *k, int s, const struct sn_inventory_cost *cost)
 {
     int v = k->pipe.virtual_stages, p = k->pipe.stages;
     double sum = cost->all;
@@ -266,19 +267,20 @@ static double reduced(const struct look *k, int s, const struct sn_inventory_cos
         done = fmax(done, k->end[s] - own + k->stream[s]);
     if (v == 1)
         return done;
-    /* From the last micro-batch's backward in the last part on: that one, and p of each other. */
+    /* From the last micro-batch's backward in the last virtual stage on: that one, and p of each
+     * other. */
     double before = 0, tail = k->backward[(v - 1) * p + s];
     for (int i = 0; i < s; i++)
         before += k->forward[i];
-    for (int part = 0; part < v; part++) {
-        int piece = part * p + s;
-        before += k->pipe.micros * (k->forward[piece] + k->backward[piece]);
-        tail += part < v - 1 ? p * k->backward[piece] : 0;
+    for (int vstage = 0; vstage < v; vstage++) {
+        int module = vstage * p + s;
+        before += k->pipe.micros * (k->forward[module] + k->backward[module]);
+        tail += vstage < v - 1 ? p * k->backward[module] : 0;
     }
     return fmax(done, before - tail + sum);
 }
 
-static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err)
+static enum sn_status finish(struct estimation *k, double *seconds, struct sn_err *err)
 {
     double agreed = 0, update = 0;
     struct sn_inventory_cost cost = {0};
@@ -289,7 +291,7 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
         update = fmax(update, fmax(cost.update + cost.coded, cost.gather));
     }
     int ranks = k->l->data * sn_config_copy_ranks(k->l);
-    int load = sn_load_words(&k->e->config.model);
+    int load = sn_expert_load_words(&k->e->config.model);
     if (ranks > 1)
         agreed += comm(k, SN_ALL_REDUCE, load ? SN_NAGREE + load : SN_NAGREE_DENSE, SN_F64,
                        SN_GROUP_WORLD);
@@ -299,10 +301,10 @@ static enum sn_status finish(struct look *k, double *seconds, struct sn_err *err
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int64_t kept_bytes(const struct look *k, const struct sn_kept_entry *h, int s)
+static int64_t kept_bytes(const struct estimation *k, const struct sn_kept_entry *h, int s)
 {
     int64_t sum = 0;
-    int slots[SN_MAX_PARTS], lates = h->key.split;
+    int slots[SN_MAX_VSTAGES], lates = h->key.split;
     sn_slots_of(slots, k->e, &k->pipe, s);
     if (delays_weights(k))
         lates = sn_schedule_waiting(&k->pipe, s);
@@ -314,7 +316,7 @@ static int64_t kept_bytes(const struct look *k, const struct sn_kept_entry *h, i
     return sum;
 }
 
-static int64_t scratch_bytes(const struct look *k, int s, int64_t update)
+static int64_t scratch_bytes(const struct estimation *k, int s, int64_t update)
 {
     const struct sn_layer_profile *h = k->shape;
     struct sn_extent x = stage_of(k, s).x;
@@ -326,7 +328,7 @@ static int64_t scratch_bytes(const struct look *k, int s, int64_t update)
         if (!there[at])
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
-        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->pieces > 1);
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->modules > 1);
         const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)
             temp = of[pass][at] > temp ? of[pass][at] : temp;
@@ -334,7 +336,7 @@ static int64_t scratch_bytes(const struct look *k, int s, int64_t update)
     /* What the model of one stage has as a temporary, the gradient that a block begins with, may
      * have been received into a slot. */
     int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
-    temp -= k->pieces > 1 ? received : 0;
+    temp -= k->modules > 1 ? received : 0;
     return (update > temp ? update : temp) + work;
 }
 
@@ -349,7 +351,7 @@ static int outer_stages(int stage[4], int p)
 }
 
 /* What is kept for backward, if that alone is more than the limit; else 0. */
-static int64_t over_limit(const struct look *k, const struct sn_kept_entry *h)
+static int64_t over_limit(const struct estimation *k, const struct sn_kept_entry *h)
 {
     int stage[4], n = k->e->limit ? outer_stages(stage, k->pipe.stages) : 0;
     int64_t most = 0;
@@ -363,23 +365,23 @@ static int64_t over_limit(const struct look *k, const struct sn_kept_entry *h)
 
 /* Nothing is compiled where a smaller micro-batch would keep too much already: of this one it is
  * told what that keeps, in proportion. */
-static enum sn_status look_kept(struct look *k, int64_t *too_much, struct sn_err *err)
+static enum sn_status read_kept_bytes(struct estimation *k, int64_t *too_much, struct sn_err *err)
 {
     const struct sn_kept_entry *known;
     *too_much = 0;
     if (k->e->foreign_memory)
         return SN_OK;
-    SN_TRY(sn_kept_known(&known, k->e, k->pieces, err));
+    SN_TRY(sn_kept_known(&known, k->e, k->modules, err));
     if (known)
         *too_much = over_limit(k, known) / known->key.micro_batch * k->l->micro_batch;
     if (*too_much > 0)
         return SN_OK;
-    SN_TRY(sn_kept_cached(&k->kept, k->e, k->pieces, err));
+    SN_TRY(sn_kept_cached(&k->kept, k->e, k->modules, err));
     *too_much = over_limit(k, k->kept);
     return SN_OK;
 }
 
-static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
+static enum sn_status memory(struct estimation *k, int64_t *most, struct sn_err *err)
 {
     int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
     *most = 0;
@@ -396,41 +398,41 @@ static enum sn_status memory(struct look *k, int64_t *most, struct sn_err *err)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static enum sn_status look_init(struct look *k, struct sn_estimator *e,
-                                const struct sn_layout_config *l, struct sn_err *err)
+static enum sn_status estimation_init(struct estimation *k, struct sn_estimator *e,
+                                      const struct sn_layout_config *l, struct sn_err *err)
 {
     e->config.layout = *l;
-    *k = (struct look){.e = e, .l = l, .pieces = l->pipeline * l->virtual_stages};
+    *k = (struct estimation){.e = e, .l = l, .modules = l->pipeline * l->virtual_stages};
     k->pipe = sn_pipeline_of(l, e->config.train.global_batch / (l->data * l->micro_batch));
-    if (k->pieces > e->config.model.layers)
+    if (k->modules > e->config.model.layers)
         return sn_fail(err, SN_EINPUT,
-                       "layout: %d pieces of %d layers; at most one each would work", k->pieces,
-                       e->config.model.layers);
+                       "layout: %d stage modules of %d layers; at most one each would work",
+                       k->modules, e->config.model.layers);
     k->members = l->data * l->context;
     k->held = sn_config_holding(&e->config);
     k->forward = e->room;
-    k->backward = k->forward + k->pieces;
-    k->weight = k->backward + k->pieces;
-    k->after = k->weight + k->pieces;
-    k->extra = k->after + k->pieces;
-    k->stream = k->extra + k->pieces;
-    k->end = k->stream + k->pieces;
-    k->done = k->end + k->pieces;
+    k->backward = k->forward + k->modules;
+    k->weight = k->backward + k->modules;
+    k->after = k->weight + k->modules;
+    k->extra = k->after + k->modules;
+    k->stream = k->extra + k->modules;
+    k->end = k->stream + k->modules;
+    k->done = k->end + k->modules;
     k->reduce = e->reduce;
     k->layers = l->split;
     if (!l->n_split)
-        SN_TRY(sn_split_cached(&k->layers, e, k->pieces, err));
-    if (k->pieces <= SN_SPLIT_MAX) { /* stages are dealt out alike */
-        e->config.layout.n_split = k->pieces;
-        memcpy(e->config.layout.split, k->layers, (size_t)k->pieces * sizeof(*k->layers));
+        SN_TRY(sn_split_cached(&k->layers, e, k->modules, err));
+    if (k->modules <= SN_SPLIT_MAX) { /* stages are dealt out alike */
+        e->config.layout.n_split = k->modules;
+        memcpy(e->config.layout.split, k->layers, (size_t)k->modules * sizeof(*k->layers));
     }
     k->begin = e->begin;
-    for (int i = 0, at = 0; i < k->pieces; at += k->layers[i++])
+    for (int i = 0, at = 0; i < k->modules; at += k->layers[i++])
         e->begin[i] = at;
     return SN_OK;
 }
 
-static enum sn_status look_closer(struct look *k, bool any, struct sn_err *err)
+static enum sn_status estimate_closer(struct estimation *k, bool any, struct sn_err *err)
 {
     struct sn_estimator *e = k->e;
     SN_TRY(sn_layer_profile_cached(&k->shape, e, err));
@@ -442,15 +444,15 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
                            const struct sn_layout_config *l, enum sn_estimate_detail detail,
                            struct sn_err *err)
 {
-    struct look k;
+    struct estimation k;
     struct sn_estimate got = {0};
-    SN_TRY(look_init(&k, e, l, err));
-    SN_TRY(look_kept(&k, &got.memory, err));
+    SN_TRY(estimation_init(&k, e, l, err));
+    SN_TRY(read_kept_bytes(&k, &got.memory, err));
     if (got.memory > 0) {
         *out = got;
         return SN_OK;
     }
-    SN_TRY(look_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
+    SN_TRY(estimate_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
     fill_wire(&k);
     fill_costs(&k);
     SN_TRY(fill_lasts(&k, err));
@@ -477,10 +479,10 @@ enum sn_status sn_estimate_same_order(bool *same, struct sn_estimator *e,
 enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator *e,
                                 const struct sn_layout_config *l, struct sn_err *err)
 {
-    struct look k;
+    struct estimation k;
     double at[SN_NPLACES] = {0};
-    SN_TRY(look_init(&k, e, l, err));
-    SN_TRY(look_closer(&k, true, err));
+    SN_TRY(estimation_init(&k, e, l, err));
+    SN_TRY(estimate_closer(&k, true, err));
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
             at[place] += k.prices->alone[pass][place];

@@ -1,16 +1,16 @@
 /*
  * estimate.h - bounds on the time and memory of a layout in microseconds, without compiling it.
  *
- * A search prices each way of cutting a layer once (layer_profile.h), deals the buckets of each kind of
- * stage once (inventory.h), and bounds any layout from these by formulas:
+ * A search prices each way of cutting a layer once (layer_profile.h), deals the buckets of each
+ * kind of stage once (inventory.h), and bounds any layout from these by formulas:
  *
- *   chunks       sums over layers: never longer than in the step (layer_profile.h)
+ *   segments       sums over layers: never longer than in the step (layer_profile.h)
  *   pipeline     the longest of some paths (bound.h), or the schedule played through with transfers
- *   gradients    ZeRO 0 and 1 post all reductions in the last backward of a part, behind whatever
- *                is on the same stream; the update waits for all of them: not before the begin of
- *                that chunk + the sum of all that it posts
- *   update       the norm of everything, one agreement of all ranks, the optimizer with gathers beside it:
- *                not shorter than either
+ *   gradients    ZeRO 0 and 1 post all reductions in the last backward of a virtual stage, behind
+ *                whatever is on the same stream; the update waits for all of them: not before the
+ *                begin of that segment + the sum of all that it posts
+ *   update       the norm of everything, one agreement of all ranks, the optimizer with gathers
+ *                beside it: not shorter than either
  *   memory       state to the byte; kept activations, read off small texts (kept.h), to the byte,
  *                of the first two and last two stages; temporaries: what is alive at one operation
  *

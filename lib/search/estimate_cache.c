@@ -10,24 +10,24 @@
 #include <math.h>
 #include <string.h>
 
-/* --- layers of pieces ------------------------------------------------------------------------- */
+/* --- layers of stage modules ------------------------------------------------------------------ */
 
-enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
+enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int modules,
                                struct sn_err *err)
 {
-    if (!e->split[pieces]) {
-        int *made = sn_alloc_n((size_t)pieces, sizeof(*made));
+    if (!e->split[modules]) {
+        int *made = sn_alloc_n((size_t)modules, sizeof(*made));
         if (!made)
-            return sn_fail(err, SN_ENOMEM, "search: no memory for %d pieces", pieces);
+            return sn_fail(err, SN_ENOMEM, "search: no memory for %d stage modules", modules);
         struct sn_split_cost cost = {.first = 0, .last = e->head_layers};
-        enum sn_status st = sn_split_layers(made, &cost, e->config.model.layers, pieces, err);
+        enum sn_status st = sn_split_layers(made, &cost, e->config.model.layers, modules, err);
         if (st != SN_OK) {
             sn_free(made);
             return st;
         }
-        e->split[pieces] = made;
+        e->split[modules] = made;
     }
-    *layers = e->split[pieces];
+    *layers = e->split[modules];
     return SN_OK;
 }
 
@@ -215,7 +215,7 @@ static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimato
     }
 }
 
-/* Of gradients that wait for the end of the step: the others' are part of the backward chunks. */
+/* Of gradients that wait for the end of the step: the others' are part of the backward segments. */
 static double reduction(struct sn_estimator *e, const struct sn_net *net, const struct sn_bucket *b)
 {
     if (net->members[b->replicas] == 1 || sn_gradients_are_temporary(&b->held))
@@ -230,7 +230,7 @@ static void post_reductions(struct sn_inventory_entry *x, int cls, double second
         const struct sn_inventory_event *v = &x->inventory.event[k];
         if (v->cls != cls)
             continue;
-        struct sn_shard_reduction *r = &x->reduce[v->unit][v->part];
+        struct sn_shard_reduction *r = &x->reduce[v->unit][v->shard];
         r->seconds += seconds;
         r->coded = x->coded ? &x->coded[cls] : NULL;
         x->cost.all += seconds;
@@ -411,7 +411,7 @@ enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estima
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
+void sn_slots_of(int slots[SN_MAX_VSTAGES], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage)
 {
     struct sn_slots_key key;

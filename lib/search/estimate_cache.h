@@ -45,11 +45,11 @@ struct sn_kept_entry {
 
 /* What decides the buckets of a stage, beside how its layers are cut. */
 struct sn_inventory_key {
-    struct sn_extent x; /* all of its pieces */
+    struct sn_extent x; /* all of its stage modules */
     const unsigned char
         *kinds;           /* [x.layers] enum sn_layer_place of each, from the head on; NULL: all
                                    are of one kind */
-    bool apart;           /* first and last piece are on different stages */
+    bool apart;           /* first and last stage module are on different stages */
     int replicas, copies; /* of the experts' weights */
     const struct sn_holding *held;
 };
@@ -60,7 +60,7 @@ struct sn_inventory_cost {
     double coded;          /* kernels of codecs beside the gathers */
     double sq_norm, update;
     double all;                     /* reductions of gradients: all buckets */
-    const sn_shard_seconds *reduce; /* [units] those that wait for a part of a unit of backward */
+    const sn_shard_seconds *reduce; /* [units] those that wait for a shard of a unit of backward */
     int64_t state;
     int64_t wide; /* the largest fp32 copy of gradients: a temporary of the update */
 };
@@ -86,7 +86,7 @@ struct sn_slots_key {
 };
 struct sn_slots_entry {
     struct sn_slots_key key;
-    int slots[SN_MAX_PARTS];
+    int slots[SN_MAX_VSTAGES];
     struct sn_slots_entry *next;
 };
 
@@ -104,11 +104,11 @@ struct sn_estimator {
     struct sn_layer_profile_env env;
     bool foreign_memory;
     double head_layers;
-    double *room; /* for costs of pieces */
+    double *room; /* for costs of stage modules */
     const sn_shard_seconds **reduce;
-    int **split;          /* [layers + 1] by number of pieces */
+    int **split;          /* [layers + 1] by number of stage modules */
     int every;            /* every n-th layer has experts; 0: none */
-    int *begin;           /* [layers + 1] room for pieces' first layers */
+    int *begin;           /* [layers + 1] room for stage modules' first layers */
     unsigned char *kinds; /* [layers] and for those of a stage */
     struct sn_layer_profile_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];
@@ -120,7 +120,7 @@ struct sn_estimator {
     int64_t limit;
 };
 
-enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int pieces,
+enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int modules,
                                struct sn_err *err);
 /* The row of a cache where a key of n bytes belongs. */
 static inline unsigned sn_cache_row(const void *key, size_t n)
@@ -132,14 +132,15 @@ static inline unsigned sn_cache_row(const void *key, size_t n)
     return h % SN_CACHE_ROWS;
 }
 
-/* Bytes of tokens, scalars, staging and window, the same on every stage, for the layout at hand. */
+/* Bytes of tokens, scalars, staging and shared memory, the same on every stage, for the layout at
+ * hand. */
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros);
-/* What is known already of the pieces, of which there are `pieces`, of the layout at hand: all, or
- * what a smaller micro-batch keeps, which is no more. NULL: nothing. */
-enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
+/* What is known already of the stage modules, of which there are `modules`, of the layout at hand:
+ * all, or what a smaller micro-batch keeps, which is no more. NULL: nothing. */
+enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
                              struct sn_err *err);
 /* What they keep. */
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
                               struct sn_err *err);
 enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
                                        struct sn_err *err);
@@ -153,8 +154,9 @@ void sn_inventory_entry_destroy(struct sn_inventory_entry *x);
 enum sn_status sn_inventory_cost(struct sn_inventory_cost *out, struct sn_estimator *e,
                                  const struct sn_layer_profile *s, const struct sn_net *net,
                                  const struct sn_inventory_key *key, int stage, struct sn_err *err);
-/* Slots of every part of a stage. Counted anew where there is no memory to remember them. */
-void sn_slots_of(int slots[SN_MAX_PARTS], struct sn_estimator *e, const struct sn_pipeline *p,
+/* Slots of every virtual stage of a stage. Counted anew where there is no memory to remember
+ * them. */
+void sn_slots_of(int slots[SN_MAX_VSTAGES], struct sn_estimator *e, const struct sn_pipeline *p,
                  int stage);
 /* Codecs on a bucket's reduction and gather (`updated`: by the update of ZeRO 1 and 2), and on a
  * transfer of n elements. */

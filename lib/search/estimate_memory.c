@@ -1,6 +1,6 @@
 /*
- * estimate_memory.c - what an estimator knows of memory: what pieces keep, read off small texts when
- * it is wanted, and what is the same on every stage.
+ * estimate_memory.c - what an estimator knows of memory: what stage modules keep, read off small
+ * texts when it is wanted, and what is the same on every stage.
  */
 #include "lib/search/estimate_cache.h"
 
@@ -19,31 +19,32 @@ int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, 
         int64_t need = sn_collective_staging(net->members[q]);
         staging = need > staging ? need : staging;
     }
-    int64_t load = sn_load_words(&e->config.model); /* program/state.c */
+    int64_t load = sn_expert_load_words(&e->config.model); /* program/state.c */
     int64_t experts =
         load ? sn_round_up(load * 4, 64) + sn_round_up((SN_NAGREE + load) * 8, 64) : 0;
     return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
            sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
            sn_round_up(sn_round_up(staging, 64), PAGE) +
-           sn_collective_window(net->members[SN_GROUP_WORLD]);
+           sn_collective_shm_bytes(net->members[SN_GROUP_WORLD]);
 }
 
-/* Pieces that hold both ends are alone; of several the first, the last and those between differ. */
-static bool is_there(int pieces, int first, int last)
+/* Stage modules that hold both ends are alone; of several the first, the last and those between
+ * differ. */
+static bool is_there(int modules, int first, int last)
 {
-    return pieces == 1 ? first && last : pieces == 2 ? first != last : !(first && last);
+    return modules == 1 ? first && last : modules == 2 ? first != last : !(first && last);
 }
 
-static bool is_read(const struct sn_kept_entry *x, int pieces)
+static bool is_read(const struct sn_kept_entry *x, int modules)
 {
     bool all = true;
     for (int f = 0; f < 2; f++)
         for (int l = 0; l < 2; l++)
-            all = all && (x->is_read[f][l] || !is_there(pieces, f, l));
+            all = all && (x->is_read[f][l] || !is_there(modules, f, l));
     return all;
 }
 
-static enum sn_status read_kept(struct sn_kept_entry *x, struct sn_estimator *e, int pieces,
+static enum sn_status read_kept(struct sn_kept_entry *x, struct sn_estimator *e, int modules,
                                 struct sn_err *err)
 {
     if (!x->has_layers)
@@ -51,7 +52,7 @@ static enum sn_status read_kept(struct sn_kept_entry *x, struct sn_estimator *e,
     x->has_layers = true;
     for (int f = 0; f < 2; f++)
         for (int l = 0; l < 2; l++) {
-            if (!is_there(pieces, f, l) || x->is_read[f][l])
+            if (!is_there(modules, f, l) || x->is_read[f][l])
                 continue;
             x->of[f][l] = x->by_layers;
             SN_TRY(
@@ -95,22 +96,22 @@ static enum sn_status kept_entry(struct sn_kept_entry **out, struct sn_estimator
     return SN_OK;
 }
 
-enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
+enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
                              struct sn_err *err)
 {
     struct sn_kept_entry *x;
     SN_TRY(kept_entry(&x, e, err));
-    while (x && !is_read(x, pieces))
+    while (x && !is_read(x, modules))
         x = x->smaller;
     *out = x;
     return SN_OK;
 }
 
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int pieces,
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
                               struct sn_err *err)
 {
     struct sn_kept_entry *x;
     SN_TRY(kept_entry(&x, e, err));
     *out = x;
-    return read_kept(x, e, pieces, err);
+    return read_kept(x, e, modules, err);
 }

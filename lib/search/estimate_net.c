@@ -13,7 +13,7 @@
 /* Are copies of experts neighbours? Irrelevant where experts are not shared out. */
 static bool experts_apart(const struct sn_config *c)
 {
-    return sn_config_expert_members(c) > 1 && sn_experts_apart(&c->layout);
+    return sn_config_expert_members(c) > 1 && sn_experts_outside_data(&c->layout);
 }
 
 static int order_code(const struct sn_config *c)

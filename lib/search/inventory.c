@@ -13,7 +13,7 @@ struct unit {
 
 static bool is_here(const struct sn_job *j, int node)
 {
-    return j->piece_of_node[node] % j->stages == j->stage;
+    return j->module_of_node[node] % j->stages == j->stage;
 }
 
 /* Units of a stage from the last one on. The gradient of a parameter is complete with the last unit
@@ -38,8 +38,8 @@ static int find_units(struct unit *of_param, const struct sn_job *j)
 /* The k-th part of a place, or the table that embedding and head share; -1: none. */
 static int part_of(const struct sn_layer_profile *s, enum sn_layer_place place, int k, bool shared)
 {
-    for (int q = 0; q < s->n_parts; q++)
-        if (shared ? s->part[q].tied : s->part[q].place == place && k-- == 0)
+    for (int q = 0; q < s->n_shards; q++)
+        if (shared ? s->shard[q].tied : s->shard[q].place == place && k-- == 0)
             return q;
     return -1;
 }
@@ -56,12 +56,12 @@ static enum sn_status read_events(struct sn_inventory *o, const struct sn_job *j
         bool shared = j->buckets[bucket].copies >> SN_GROUP_TIED & 1u;
         k = u->number == unit ? k + 1 : 0;
         unit = u->number;
-        int part = part_of(s, u->place, k, shared && u->place == SN_PLACE_HEAD);
-        if (part < 0)
+        int shard = part_of(s, u->place, k, shared && u->place == SN_PLACE_HEAD);
+        if (shard < 0)
             return sn_fail(err, SN_EFAIL, "search: part %d of unit %d is not in its profile", k,
                            unit);
         o->event[bucket].unit = (short)unit;
-        o->event[bucket].part = (short)part;
+        o->event[bucket].shard = (short)shard;
     }
     return SN_OK;
 }

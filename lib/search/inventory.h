@@ -1,6 +1,6 @@
 /*
- * inventory.h - the gradient buckets of a pipeline stage, read off what the compiler deals out for it
- * (sn_job_create_shards): many are equal, so a stage of 80 layers has a handful of classes.
+ * inventory.h - the gradient buckets of a pipeline stage, read off what the compiler deals out for
+ * it (sn_job_create_shards): many are equal, so a stage of 80 layers has a handful of classes.
  */
 #ifndef SN_INVENTORY_H
 #define SN_INVENTORY_H
@@ -13,10 +13,10 @@ struct sn_inventory_class {
     bool decoded; /* weights come from the masters with a codec, and the update writes none */
 };
 
-/* A bucket is complete with this part (of the profile) of this unit of a stage's backward (ends and
- * layers, from the head on). */
+/* A bucket is complete with this shard (of the profile) of this unit of a stage's backward (ends
+ * and layers, from the head on). */
 struct sn_inventory_event {
-    short unit, part, cls;
+    short unit, shard, cls;
 };
 
 struct sn_inventory {

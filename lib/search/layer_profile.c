@@ -78,8 +78,8 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     l->zero = k->zero;
     l->split_backward = k->split;
     l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
-    /* one stage, in the default order, one bucket for each part where nothing is divided; the end of
-     * a step is counted by bucket (inventory.h), two hops by the net */
+    /* one stage, in the default order, one bucket for each shard where nothing is divided; the end
+     * of a step is counted by bucket (inventory.h), two hops by the net */
     l->virtual_stages = 1;
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->n_split = l->n_axis_order = 0;
@@ -95,7 +95,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     out->train.eval_every = 0;
 }
 
-/* --- segments ------------------------------------------------------------------------------------ */
+/* --- intervals -------------------------------------------------------------------------------- */
 
 struct reader {
     const struct sn_layer_profile_env *env;
@@ -104,7 +104,7 @@ struct reader {
     const struct sn_program *p;
     int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
     int posts;
-    double run; /* kernels since the last segment */
+    double run; /* kernels since the last interval */
     bool failed;
 };
 
@@ -121,22 +121,22 @@ static enum sn_layer_place place_of(const struct reader *r, const struct sn_op *
     return sn_layer_profile_place(&r->j->config->model, op->layer);
 }
 
-static int pass_of(enum sn_chunk_kind k)
+static int pass_of(enum sn_segment_kind k)
 {
-    return k == SN_CHUNK_FORWARD                                ? SN_PASS_FORWARD
-           : k == SN_CHUNK_BACKWARD || k == SN_CHUNK_INPUT_GRAD ? SN_PASS_BACKWARD
-           : k == SN_CHUNK_WEIGHT_GRAD                          ? SN_PASS_WEIGHT
-                                                                : -1;
+    return k == SN_SEGMENT_FORWARD                                  ? SN_PASS_FORWARD
+           : k == SN_SEGMENT_BACKWARD || k == SN_SEGMENT_INPUT_GRAD ? SN_PASS_BACKWARD
+           : k == SN_SEGMENT_WEIGHT_GRAD                            ? SN_PASS_WEIGHT
+                                                                    : -1;
 }
 
-static void segment(struct reader *r, enum sn_segment_kind kind, int comm, int slot)
+static void interval(struct reader *r, enum sn_interval_kind kind, int comm, int slot)
 {
     struct sn_layer_profile *s = r->s;
-    if (!sn_grow((void **)&s->segment, s->n_segments, &s->cap_segments, sizeof(*s->segment))) {
+    if (!sn_grow((void **)&s->interval, s->n_intervals, &s->cap_intervals, sizeof(*s->interval))) {
         r->failed = true;
         return;
     }
-    s->segment[s->n_segments++] = (struct sn_segment){r->run, kind, comm, slot};
+    s->interval[s->n_intervals++] = (struct sn_interval){r->run, kind, comm, slot};
     r->run = 0;
 }
 
@@ -195,10 +195,10 @@ static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass p
     if (comm < 0)
         return;
     if (op->is_weight_grad) {
-        segment(r, SN_SEGMENT_REDUCE, comm, 0);
+        interval(r, SN_INTERVAL_REDUCE, comm, 0);
     } else if (r->posts < SN_SHAPE_POSTS) {
         r->id[r->posts] = op->id;
-        segment(r, SN_SEGMENT_POST, comm, r->posts++);
+        interval(r, SN_INTERVAL_POST, comm, r->posts++);
     }
 }
 
@@ -206,17 +206,17 @@ static void wait_for(struct reader *r, int id)
 {
     for (int i = 0; i < r->posts; i++)
         if (r->id[i] == id)
-            segment(r, SN_SEGMENT_WAIT, 0, i);
+            interval(r, SN_INTERVAL_WAIT, 0, i);
 }
 
-/* Sums of gradients over a step: each part is a bucket here, so that where they stand says when the
- * part is complete. */
+/* Sums of gradients over a step: each shard is a bucket here, so that where they stand says when
+ * the shard is complete. */
 static void complete(struct reader *r, const struct sn_op *op)
 {
     int bucket = r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket;
     for (int q = 0; q < r->j->n_shards; q++)
         if (r->j->shards[q].bucket == bucket)
-            segment(r, SN_SEGMENT_SHARD, 0, q);
+            interval(r, SN_INTERVAL_SHARD, 0, q);
 }
 
 /* Padding at the end of a bucket, which depends on how many replicas there are. */
@@ -249,22 +249,22 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place pl
 {
     r->posts = 0;
     r->run = 0;
-    r->s->first[pass][place] = r->s->n_segments;
-    for (int c = 0; c < r->p->n_chunks; c++) {
-        const struct sn_chunk *k = &r->p->chunks[c];
+    r->s->first[pass][place] = r->s->n_intervals;
+    for (int c = 0; c < r->p->n_segments; c++) {
+        const struct sn_segment *k = &r->p->segments[c];
         if (pass_of(k->kind) != (int)pass)
             continue;
         for (int i = k->first; i < k->first + k->n; i++)
             if (place_of(r, &r->p->ops[i]) == place)
                 read_op(r, &r->p->ops[i], pass);
     }
-    segment(r, SN_SEGMENT_END, 0, 0);
+    interval(r, SN_INTERVAL_END, 0, 0);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
 /* Temporaries alive at an operation, at least; the most over each row. `lean`: without gathered
- * weights and gradients to be scattered, of which a short piece has fewer. */
+ * weights and gradients to be scattered, of which a short stage module has fewer. */
 static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_err *err)
 {
     int64_t(*most)[SN_NPLACES] = lean ? r->s->lean : r->s->temp;
@@ -283,9 +283,9 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
             delta[x->last + 1] -= bytes;
         }
     }
-    for (int c = 0, i = 0; c < p->n_chunks; c++) {
-        int pass = pass_of(p->chunks[c].kind);
-        for (; i < p->chunks[c].first + p->chunks[c].n; i++) {
+    for (int c = 0, i = 0; c < p->n_segments; c++) {
+        int pass = pass_of(p->segments[c].kind);
+        for (; i < p->segments[c].first + p->segments[c].n; i++) {
             enum sn_layer_place at = place_of(r, &p->ops[i]);
             live += delta[i];
             if (pass >= 0 && live > most[pass][at])
@@ -311,7 +311,7 @@ static void read_workspace(struct reader *r)
     }
 }
 
-/* --- parts ------------------------------------------------------------------------------------ */
+/* --- shards ----------------------------------------------------------------------------------- */
 
 /* Where a parameter is used first, and whether the head uses a table too. */
 static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *tied)
@@ -334,15 +334,15 @@ static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *
     return at;
 }
 
-static enum sn_status read_parts(struct sn_layer_profile *s, const struct sn_job *j,
-                                 struct sn_err *err)
+static enum sn_status read_shards(struct sn_layer_profile *s, const struct sn_job *j,
+                                  struct sn_err *err)
 {
     if (j->n_shards > SN_SHAPE_SHARDS)
-        return sn_fail(err, SN_EFAIL, "search: a layer of %d parts; at most %d are counted",
+        return sn_fail(err, SN_EFAIL, "search: a layer of %d shards; at most %d are counted",
                        j->n_shards, (int)SN_SHAPE_SHARDS);
     for (int q = 0; q < j->n_shards; q++) {
-        struct sn_layer_profile_shard *part = &s->part[s->n_parts++];
-        part->place = param_place(j, j->shards[q].param, &part->tied);
+        struct sn_layer_profile_shard *shard = &s->shard[s->n_shards++];
+        shard->place = param_place(j, j->shards[q].param, &shard->tied);
     }
     return SN_OK;
 }
@@ -366,11 +366,11 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer
         for (int place = 0; place < SN_NPLACES; place++)
             read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);
     if (r.failed)
-        return sn_fail(err, SN_ENOMEM, "search: no memory for the segments of a layer");
+        return sn_fail(err, SN_ENOMEM, "search: no memory for the intervals of a layer");
     SN_TRY(read_temporaries(&r, false, err));
     SN_TRY(read_temporaries(&r, true, err));
     read_workspace(&r);
-    SN_TRY(read_parts(s, j, err));
+    SN_TRY(read_shards(s, j, err));
     s->sent = sent(j);
     return SN_OK;
 }
@@ -409,6 +409,6 @@ void sn_layer_profile_destroy(struct sn_layer_profile *s)
 {
     if (!s)
         return;
-    sn_free(s->segment);
+    sn_free(s->interval);
     sn_free(s);
 }

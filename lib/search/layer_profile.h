@@ -1,15 +1,15 @@
 /*
- * layer_profile.h - what one micro-batch costs in a layer, in the embedding and in the head: compiled once
- * for all layouts that cut them alike.
+ * layer_profile.h - what one micro-batch costs in a layer, in the embedding and in the head:
+ * compiled once for all layouts that cut them alike.
  *
  * The text of a layer depends on how it is cut (tensor, context, micro-batch, sequence parallelism,
  * recomputation, split backward, ZeRO's stage), not on how many layers, stages, replicas or
  * micro-batches there are. So a model of one layer is compiled for each way of cutting (of two,
- * where some layers have experts and others have none), its kernels are priced once, and its chunks
- * are reduced to segments: seconds of kernels, posts and waits of collectives. A chunk of n layers is
- * the segments of its ends and n times those of the layer.
+ * where some layers have experts and others have none), its kernels are priced once, and its
+ * segments are reduced to intervals: seconds of kernels, posts and waits of collectives. A segment
+ * of n layers is the intervals of its ends and n times those of the layer.
  *
- * Played with nothing under way before it, a row of segments cannot end sooner than in the step
+ * Played with nothing under way before it, a row of intervals cannot end sooner than in the step
  * (what runs before can only make its streams free later), so sums of such times are lower bounds.
  */
 #ifndef SN_LAYER_PROFILE_H
@@ -42,20 +42,20 @@ struct sn_layer_profile_comm {
     bool sized; /* streams whose lengths go ahead */
 };
 
-enum sn_segment_kind {
-    SN_SEGMENT_END,
-    SN_SEGMENT_POST,
-    SN_SEGMENT_WAIT,
-    SN_SEGMENT_REDUCE,
-    SN_SEGMENT_SHARD
+enum sn_interval_kind {
+    SN_INTERVAL_END,
+    SN_INTERVAL_POST,
+    SN_INTERVAL_WAIT,
+    SN_INTERVAL_REDUCE,
+    SN_INTERVAL_SHARD
 };
 
 /* Kernels for `run` seconds, then: nothing more; post comm; wait for the post `slot`; post a
- * reduction of gradients (ZeRO 2 and 3), of which two are under way at most; the gradient of part
+ * reduction of gradients (ZeRO 2 and 3), of which two are under way at most; the gradient of shard
  * `slot` is complete (ZeRO 0 and 1). */
-struct sn_segment {
+struct sn_interval {
     double run;
-    enum sn_segment_kind kind;
+    enum sn_interval_kind kind;
     int comm, slot;
 };
 
@@ -69,16 +69,16 @@ struct sn_layer_profile_shard {
 
 struct sn_layer_profile {
     struct sn_layer_profile_key key;
-    struct sn_segment *segment;
-    int n_segments, cap_segments;
-    int first[SN_NPASSES][SN_NPLACES]; /* segment; a row ends with SN_SEGMENT_END */
+    struct sn_interval *interval;
+    int n_intervals, cap_intervals;
+    int first[SN_NPASSES][SN_NPLACES]; /* interval; a row ends with SN_INTERVAL_END */
     struct sn_layer_profile_comm comm[SN_SHAPE_COMMS];
     int n_comms;
     /* ZeRO 3: what is gathered on entering a layer or an end; comm[gather[..][i]] */
     int gather[SN_NPASSES][SN_NPLACES][16], n_gathers[SN_NPASSES][SN_NPLACES];
-    struct sn_layer_profile_shard part[SN_SHAPE_SHARDS];
-    int n_parts;
-    bool reduces; /* gradients, in its chunks (sn_gradients_are_temporary) */
+    struct sn_layer_profile_shard shard[SN_SHAPE_SHARDS];
+    int n_shards;
+    bool reduces; /* gradients, in its segments (sn_gradients_are_temporary) */
     int every;    /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
     int64_t lean[SN_NPASSES]
@@ -117,11 +117,11 @@ struct sn_layer_profile_prices {
     /* kernels that a codec adds before a post and behind its wait, of buckets: their sizes depend
      * on the replicas, so that the text has them without */
     double before[SN_SHAPE_COMMS], behind[SN_SHAPE_COMMS];
-    double alone[SN_NPASSES][SN_NPLACES]; /* a row of segments, played by itself */
+    double alone[SN_NPASSES][SN_NPLACES]; /* a row of intervals, played by itself */
     double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives are done then */
     double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives */
 };
-/* What a chunk holds. */
+/* What a segment holds. */
 struct sn_extent {
     int layers, experts; /* all, and those of them that have experts */
     int begin;           /* its first layer, modulo sn_shape.every */
@@ -136,13 +136,13 @@ static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, int
         return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
 }
-/* Play rows of segments with these prices; fills the others. */
+/* Play rows of intervals with these prices; fills the others. */
 void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_layer_profile *s);
-/* A chunk of `layers` layers with or without the ends. *after: the part of it, at its end, in which
- * it only waits for reductions, when it has sent what the next stage needs. */
-double sn_layer_profile_chunk(const struct sn_layer_profile *s,
-                              const struct sn_layer_profile_prices *p, enum sn_pass pass,
-                              const struct sn_extent *x, double *after);
+/* A segment of `layers` layers with or without the ends. *after: the part of it, at its end, in
+ * which it only waits for reductions, when it has sent what the next stage needs. */
+double sn_layer_profile_segment(const struct sn_layer_profile *s,
+                                const struct sn_layer_profile_prices *p, enum sn_pass pass,
+                                const struct sn_extent *x, double *after);
 
 /* A reduction with a codec (lib/program/compress.c): kernels before the exchange, its seconds,
  * kernels behind it, those of the gather that follows in an all-reduce (else 0), kernels behind
@@ -150,17 +150,17 @@ double sn_layer_profile_chunk(const struct sn_layer_profile *s,
 struct sn_coded_reduction {
     double encode, exchange, between, gather, decode;
 };
-/* Reductions whose bucket is complete with a part: seconds, or those with a codec. */
+/* Reductions whose bucket is complete with a shard: seconds, or those with a codec. */
 struct sn_shard_reduction {
     double seconds;
     const struct sn_coded_reduction *coded;
 };
 typedef struct sn_shard_reduction sn_shard_seconds[SN_SHAPE_SHARDS];
 
-/* A chunk of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
+/* A segment of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
  * step, which also posts reductions of gradients on the same stream: reduce[u][q] those whose
- * bucket is complete with part q of unit u, units from the head or the last layer on; NULL: none.
- * Seconds from the chunk's begin until its kernels, and until all collectives are done; `sent`:
+ * bucket is complete with shard q of unit u, units from the head or the last layer on; NULL: none.
+ * Seconds from the segment's begin until its kernels, and until all collectives are done; `sent`:
  * until it has sent what the next stage needs, before it waits for reductions with a codec. */
 struct sn_layer_profile_end {
     double kernels, collectives, sent;

@@ -1,5 +1,5 @@
 /*
- * layer_profile_play.c - rows of segments, each stream one after another as sim.h has them.
+ * layer_profile_play.c - rows of intervals, each stream one after another as sim.h has them.
  */
 #include "lib/search/layer_profile.h"
 
@@ -20,8 +20,9 @@ struct streams {
     double now;               /* of COMPUTE */
     double free[SN_NSTREAMS]; /* when the others are */
     struct reduction reduced[UNDER_WAY + 1];
-    int reductions;                         /* under way */
-    const struct sn_shard_reduction *parts; /* reductions that wait for a part alone; NULL: none */
+    int reductions; /* under way */
+    const struct sn_shard_reduction
+        *by_shard; /* reductions that wait for a shard alone; NULL: none */
     double post[SN_SHAPE_POSTS];
 };
 
@@ -83,7 +84,7 @@ static void reduce(struct streams *w, int comm)
     w->reduced[w->reductions++] = (struct reduction){.done = done, .comm = comm};
 }
 
-/* The gradient of a part is complete (lib/program/compress.c). */
+/* The gradient of a shard is complete (lib/program/compress.c). */
 static void complete(struct streams *w, const struct sn_shard_reduction *r)
 {
     if (!r->coded) {
@@ -100,23 +101,23 @@ static void complete(struct streams *w, const struct sn_shard_reduction *r)
 
 static void row(struct streams *w, enum sn_pass pass, enum sn_layer_place place)
 {
-    for (const struct sn_segment *b = &w->s->segment[w->s->first[pass][place]];; b++) {
+    for (const struct sn_interval *b = &w->s->interval[w->s->first[pass][place]];; b++) {
         w->now += b->run;
         switch (b->kind) {
-        case SN_SEGMENT_END:
+        case SN_INTERVAL_END:
             return;
-        case SN_SEGMENT_POST:
+        case SN_INTERVAL_POST:
             w->post[b->slot] = post(w, b->comm);
             break;
-        case SN_SEGMENT_WAIT:
+        case SN_INTERVAL_WAIT:
             wait_until(w, w->post[b->slot]);
             break;
-        case SN_SEGMENT_REDUCE:
+        case SN_INTERVAL_REDUCE:
             reduce(w, b->comm);
             break;
-        case SN_SEGMENT_SHARD:
-            if (w->parts)
-                complete(w, &w->parts[b->slot]);
+        case SN_INTERVAL_SHARD:
+            if (w->by_shard)
+                complete(w, &w->by_shard[b->slot]);
             break;
         }
     }
@@ -131,9 +132,9 @@ void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_la
             p->alone[pass][place] = w.now;
             p->quiet[pass][place] = w.free[SN_STREAM_COLLECTIVES];
             p->posts[pass][place] = 0;
-            const struct sn_segment *b = &s->segment[s->first[pass][place]];
-            for (; b->kind != SN_SEGMENT_END; b++)
-                if ((b->kind == SN_SEGMENT_POST || b->kind == SN_SEGMENT_REDUCE) &&
+            const struct sn_interval *b = &s->interval[s->first[pass][place]];
+            for (; b->kind != SN_INTERVAL_END; b++)
+                if ((b->kind == SN_INTERVAL_POST || b->kind == SN_INTERVAL_REDUCE) &&
                     s->comm[b->comm].stream == SN_STREAM_COLLECTIVES)
                     p->posts[pass][place] += p->comm[b->comm];
         }
@@ -141,7 +142,7 @@ void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_la
 
 /* --- ZeRO 2 and 3: what is under way passes from layer to layer ------------------------------- */
 
-/* The units of a chunk in order: ends and layers. */
+/* The units of a segment in order: ends and layers. */
 static enum sn_layer_place unit(const struct sn_layer_profile *s, int i, const struct sn_extent *x,
                                 bool backward)
 {
@@ -175,7 +176,7 @@ static void take_gathered(struct streams *w, enum sn_pass pass, const struct gat
     }
 }
 
-/* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the chunk. */
+/* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the segment. */
 static double under_way(const struct sn_layer_profile *s, const struct sn_layer_profile_prices *p,
                         enum sn_pass pass, const struct sn_extent *x, double *after)
 {
@@ -196,9 +197,9 @@ static double under_way(const struct sn_layer_profile *s, const struct sn_layer_
     return w.now;
 }
 
-double sn_layer_profile_chunk(const struct sn_layer_profile *s,
-                              const struct sn_layer_profile_prices *p, enum sn_pass pass,
-                              const struct sn_extent *x, double *after)
+double sn_layer_profile_segment(const struct sn_layer_profile *s,
+                                const struct sn_layer_profile_prices *p, enum sn_pass pass,
+                                const struct sn_extent *x, double *after)
 {
     *after = 0;
     if (s->reduces)
@@ -208,10 +209,10 @@ double sn_layer_profile_chunk(const struct sn_layer_profile *s,
            x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
 }
 
-static bool any_reduction(const struct sn_shard_reduction *parts, int n)
+static bool any_reduction(const struct sn_shard_reduction *reductions, int n)
 {
-    for (int q = 0; parts && q < n; q++)
-        if (parts[q].coded || parts[q].seconds > 0)
+    for (int q = 0; reductions && q < n; q++)
+        if (reductions[q].coded || reductions[q].seconds > 0)
             return true;
     return false;
 }
@@ -225,10 +226,10 @@ struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile 
     double *sums = &w.free[SN_STREAM_COLLECTIVES];
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
         enum sn_layer_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
-        bool head = at == SN_PLACE_HEAD; /* the only unit that completes a part in forward */
-        w.parts = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
+        bool head = at == SN_PLACE_HEAD; /* the only unit that completes a shard in forward */
+        w.by_shard = !reduce || (pass == SN_PASS_FORWARD && !head) ? NULL : reduce[head ? 0 : u];
         bool waits = *sums > w.now && p->posts[pass][at] > 0;
-        if (waits || any_reduction(w.parts, s->n_parts)) {
+        if (waits || any_reduction(w.by_shard, s->n_shards)) {
             row(&w, pass, at);
         } else { /* as it would alone: what came before is done, or it posts nothing */
             *sums = fmax(*sums, w.now + p->quiet[pass][at]);

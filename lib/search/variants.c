@@ -100,7 +100,7 @@ static void list_memory(struct lister *l)
 static void list_virtual(struct lister *l)
 {
     int given = l->base->layout.virtual_stages, p = l->v.size[SN_AXIS_PIPELINE], before = 0;
-    for (int v = 2; v <= SN_MAX_PARTS && v * p <= l->base->model.layers; v++) {
+    for (int v = 2; v <= SN_MAX_VSTAGES && v * p <= l->base->model.layers; v++) {
         int longest = (l->base->model.layers + v * p - 1) / (v * p);
         bool asked = named(l, SN_KEY_VIRTUAL_STAGES) && v == given;
         if ((longest == before && !asked) || !may(l, SN_KEY_VIRTUAL_STAGES, v, given))
@@ -121,9 +121,9 @@ static void list_schedules(struct lister *l)
             continue;
         l->v.schedule = (unsigned char)s;
         l->v.virtual_stages = 1;
-        bool one_part = may(l, SN_KEY_VIRTUAL_STAGES, 1, g->virtual_stages) &&
-                        (!traits_of(l)->virtual_stages || named(l, SN_KEY_SCHEDULE));
-        if (one_part)
+        bool one_vstage = may(l, SN_KEY_VIRTUAL_STAGES, 1, g->virtual_stages) &&
+                          (!traits_of(l)->virtual_stages || named(l, SN_KEY_SCHEDULE));
+        if (one_vstage)
             list_memory(l);
         if (traits_of(l)->virtual_stages && !whole)
             list_virtual(l);

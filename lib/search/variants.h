@@ -6,7 +6,7 @@
  *
  *   one pipeline stage              schedule 1f1b, one virtual stage
  *   several virtual stages          schedule interleaved; one number of them for each number of
- *                                   layers in the longest piece
+ *                                   layers in the longest stage module
  *   one tensor rank                 sequence_parallel as given
  *   one context rank                context_kind as given
  *   one replica                     ZeRO 0

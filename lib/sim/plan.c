@@ -62,8 +62,8 @@ static double coding_time(const struct sn_job *j, const struct sn_pricer *p)
 {
     const struct sn_program *t = &j->train;
     double seconds = 0;
-    for (int c = 0; c < t->n_chunks; c++)
-        for (int i = t->chunks[c].first; i < t->chunks[c].first + t->chunks[c].n; i++) {
+    for (int c = 0; c < t->n_segments; c++)
+        for (int i = t->segments[c].first; i < t->segments[c].first + t->segments[c].n; i++) {
             const struct sn_op *op = &t->ops[i];
             if (sn_op_row(op->kind)->codes && !op->extra)
                 seconds += sn_program_runs(t, c, op->when) * sn_price_op(p, t, op);

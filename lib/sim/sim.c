@@ -44,16 +44,16 @@ static enum sn_status board_init(struct sn_sim_board *b, const struct sn_stages 
     size_t posts = (size_t)b->tags * (size_t)b->micros;
     b->sent = nothing_yet(posts);
     b->received = nothing_yet(posts);
-    b->met = nothing_yet((size_t)b->rows * (size_t)s->n);
+    b->arrived = nothing_yet((size_t)b->rows * (size_t)s->n);
     b->seconds = sn_alloc_n((size_t)b->tags + 1, sizeof(*b->seconds));
-    return b->sent && b->received && b->met && b->seconds ? SN_OK : no_memory(s->n, err);
+    return b->sent && b->received && b->arrived && b->seconds ? SN_OK : no_memory(s->n, err);
 }
 
 static void play_fini(struct play *y)
 {
     sn_free(y->board.sent);
     sn_free(y->board.received);
-    sn_free(y->board.met);
+    sn_free(y->board.arrived);
     sn_free(y->board.seconds);
     for (int i = 0; y->player && i < y->stages; i++)
         sn_sim_player_fini(&y->player[i]);
@@ -86,7 +86,7 @@ static enum sn_status explain_standstill(const struct play *y, struct sn_err *er
     const struct sn_program *p = &g->job->train;
     const struct sn_sched *at = &p->sched[g->entry];
     return sn_fail(err, SN_EFAIL, "simulation: stage %d waits for ever at '%s' of micro-batch %d",
-                   s, p->ops[p->chunks[at->chunk].first + g->op].label, at->micro);
+                   s, p->ops[p->segments[at->segment].first + g->op].label, at->micro);
 }
 
 static enum sn_status play(struct play *y, struct sn_err *err)
@@ -129,15 +129,16 @@ static enum sn_status collect_events(struct sn_sim *out, const struct play *y, s
 {
     int64_t n = 0;
     for (int i = 0; i < y->stages; i++)
-        n += y->player[i].told.n;
+        n += y->player[i].recorded.n;
     out->event = sn_alloc_n((size_t)n + 1, sizeof(*out->event));
     if (!out->event)
         return sn_fail(err, SN_ENOMEM, "simulation: no memory for %lld events", (long long)n);
     for (int i = 0; i < y->stages; i++) {
-        const struct sn_sim_events *told = &y->player[i].told;
-        if (told->n > 0)
-            memcpy(out->event + out->n_events, told->event, (size_t)told->n * sizeof(*out->event));
-        out->n_events += told->n;
+        const struct sn_sim_events *recorded = &y->player[i].recorded;
+        if (recorded->n > 0)
+            memcpy(out->event + out->n_events, recorded->event,
+                   (size_t)recorded->n * sizeof(*out->event));
+        out->n_events += recorded->n;
     }
     qsort(out->event, (size_t)n, sizeof(*out->event), order);
     return SN_OK;

@@ -13,7 +13,7 @@
  * trainer hides is not exposed; without data_overlaps a reduction of gradients begins when it is
  * waited for; step_fixed and layer_fixed are computing time.
  *
- * A chunk is played once for each way it runs (first, middle, last micro-batch) and then is one
+ * A segment is played once for each way it runs (first, middle, last micro-batch) and then is one
  * event with its transfers, unless the communication stream is still busy with what came before: a
  * step of 16 stages and 512 micro-batches takes milliseconds.
  */
@@ -30,14 +30,14 @@ enum sn_event_kind {
     SN_EVENT_UPDATE,
     SN_EVENT_WAIT,     /* computing stands for axis `axis` */
     SN_EVENT_TRANSFER, /* of the communication stream, or a send */
-    SN_EVENT_IDLE,     /* it stands because another stage is late, maybe in the middle of a chunk */
+    SN_EVENT_IDLE, /* it stands because another stage is late, maybe in the middle of a segment */
     SN_NEVENTS
 };
 
 struct sn_event {
     enum sn_event_kind kind;
     int stage;         /* of a send: who sends */
-    int part, micro;   /* -1 where they mean nothing */
+    int vstage, micro; /* -1 where they mean nothing */
     int entry;         /* of computing (until UPDATE): the entry of its stage's schedule */
     enum sn_axis axis; /* of WAIT, IDLE and TRANSFER */
     double begin, end; /* seconds from the step's begin */
@@ -49,7 +49,7 @@ struct sn_sim_stage {
     double busy;              /* seconds of kernels */
     double exposed[SN_NAXES]; /* computing stood for communication of the axis */
     double idle;              /* and for other stages (bubble): busy + exposed + idle = step */
-    double update;            /* of busy: the update chunk */
+    double update;            /* of busy: the update segment */
 };
 
 struct sn_sim {
@@ -73,7 +73,7 @@ void sn_sim_fini(struct sn_sim *s); /* a zeroed one is allowed */
 int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op);
 
 /* Bytes of a stage's scratch and state in use over the step, as steps (time, bytes) in order:
- * slots as they are taken and given back, temporaries and workspace while their chunk runs. Never
+ * slots as they are taken and given back, temporaries and workspace while their segment runs. Never
  * more than the plan's total without the library, and as much where all slots are full at once and
  * `train` is the program that needs the largest arena. Wants a recorded simulation. The caller
  * frees *out with sn_free. */

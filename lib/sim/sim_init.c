@@ -1,6 +1,6 @@
 /*
  * sim_init.c - what a stage of the simulation knows before it starts: prices, who waits for what,
- * and how much of a chunk depends on more than the chunk.
+ * and how much of a segment depends on more than the segment.
  */
 #include "lib/sim/sim_stage.h"
 
@@ -8,7 +8,7 @@
 
 /* --- collectives over stages ------------------------------------------------------------------ */
 
-bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op)
+bool sn_sim_spans_stages(const struct sn_job *j, const struct sn_op *op)
 {
     bool collective = op->kind == SN_OP_AGREE || op->kind == SN_OP_ALL_REDUCE;
     return collective && j->stages > 1 &&
@@ -27,7 +27,7 @@ int sn_sim_rows(const struct sn_job *j)
 {
     int n[2] = {0}, rows = 0;
     for (int i = 0; i < j->train.n_ops; i++)
-        if (sn_sim_meets(j, &j->train.ops[i])) {
+        if (sn_sim_spans_stages(j, &j->train.ops[i])) {
             int row = row_of(&j->train.ops[i], n);
             rows = row >= rows ? row + 1 : rows;
         }
@@ -76,7 +76,7 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
 static int most_slots(const struct sn_program *p)
 {
     int most = 1;
-    for (int v = 0; v < p->parts; v++)
+    for (int v = 0; v < p->vstages; v++)
         most = p->slots[v] > most ? p->slots[v] : most;
     return most;
 }
@@ -85,15 +85,15 @@ static int most_slots(const struct sn_program *p)
 static void number(struct sn_sim_player *g, int *of_id)
 {
     const struct sn_program *p = &g->job->train;
-    int places = 0, met[2] = {0};
+    int places = 0, of_group[2] = {0};
     for (int i = 0; i < p->n_ops; i++)
         of_id[p->ops[i].id] = i;
     for (int i = 0; i < p->n_ops; i++) {
         const struct sn_op *op = &p->ops[i];
         if (op->kind == SN_OP_WAIT)
             g->index[i] = of_id[op->waits_for];
-        else if (sn_sim_meets(g->job, op))
-            g->index[i] = row_of(op, met);
+        else if (sn_sim_spans_stages(g->job, op))
+            g->index[i] = row_of(op, of_group);
         else if (sn_op_is_transfer(op)) {
             g->index[i] = places;
             places += most_slots(p);
@@ -103,16 +103,16 @@ static void number(struct sn_sim_player *g, int *of_id)
         g->micro[k] = -1;
 }
 
-/* Behind the last operation that waits for what another chunk, another use of the slot or another
- * stage does. Receiving is a chunk with nothing else; an update runs but once. */
-static int head_of(const struct sn_sim_player *g, const struct sn_chunk *c)
+/* Behind the last operation that waits for what another segment, another use of the slot or another
+ * stage does. Receiving is a segment with nothing else; an update runs but once. */
+static int head_of(const struct sn_sim_player *g, const struct sn_segment *c)
 {
     const struct sn_op *ops = g->job->train.ops;
     int head = c->first, end = c->first + c->n;
-    if (c->kind < SN_CHUNK_FORWARD || c->kind == SN_CHUNK_UPDATE)
+    if (c->kind < SN_SEGMENT_FORWARD || c->kind == SN_SEGMENT_UPDATE)
         return end;
     for (int i = c->first; i < end; i++)
-        if (sn_sim_meets(g->job, &ops[i]) ||
+        if (sn_sim_spans_stages(g->job, &ops[i]) ||
             (ops[i].kind == SN_OP_WAIT && (g->index[i] < c->first || g->index[i] >= i)))
             head = i + 1;
     return head;
@@ -123,7 +123,7 @@ static int head_of(const struct sn_sim_player *g, const struct sn_chunk *c)
 static bool allocate(struct sn_sim_player *g)
 {
     const struct sn_program *p = &g->job->train;
-    size_t ops = (size_t)p->n_ops, chunks = (size_t)p->n_chunks, posts = 0, places = 0;
+    size_t ops = (size_t)p->n_ops, segments = (size_t)p->n_segments, posts = 0, places = 0;
     for (int i = 0; i < p->n_ops; i++) {
         posts += sn_op_is_posted(&p->ops[i]) && !p->ops[i].extra;
         places += sn_op_is_transfer(&p->ops[i]);
@@ -133,8 +133,8 @@ static bool allocate(struct sn_sim_player *g)
     g->is_lazy = sn_alloc_n(ops, sizeof(*g->is_lazy));
     g->index = sn_alloc_n(ops, sizeof(*g->index));
     g->micro = sn_alloc_n(places * (size_t)most_slots(p) + 1, sizeof(*g->micro));
-    g->head = sn_alloc_n(chunks, sizeof(*g->head));
-    g->run = sn_alloc_n(SN_SIM_WAYS * chunks, sizeof(*g->run));
+    g->head = sn_alloc_n(segments, sizeof(*g->head));
+    g->run = sn_alloc_n(SN_SIM_WAYS * segments, sizeof(*g->run));
     g->left = sn_alloc_n(SN_SIM_WAYS * posts + 1, sizeof(*g->left));
     return g->seconds && g->done && g->is_lazy && g->index && g->micro && g->head && g->run &&
            g->left;
@@ -150,10 +150,10 @@ enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job
     if (good) {
         price(&g, p);
         number(&g, of_id);
-        for (int c = 0; c < j->train.n_chunks; c++)
-            g.head[c] = head_of(&g, &j->train.chunks[c]);
+        for (int c = 0; c < j->train.n_segments; c++)
+            g.head[c] = head_of(&g, &j->train.segments[c]);
         *out = g;
-        out->events = &out->told;
+        out->events = &out->recorded;
     } else
         sn_sim_player_fini(&g);
     sn_free(of_id);
@@ -162,8 +162,8 @@ enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job
 
 void sn_sim_player_fini(struct sn_sim_player *g)
 {
-    void *const owned[] = {g->seconds, g->done, g->is_lazy,    g->index,       g->micro,
-                           g->head,    g->run,  g->told.event, g->model.event, g->left};
+    void *const owned[] = {g->seconds, g->done, g->is_lazy,        g->index,       g->micro,
+                           g->head,    g->run,  g->recorded.event, g->model.event, g->left};
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         sn_free(owned[i]);
     *g = (struct sn_sim_player){0};

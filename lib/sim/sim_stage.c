@@ -1,5 +1,5 @@
 /*
- * sim_stage.c - one pipeline stage of the simulation: its operations, one by one or a chunk at a
+ * sim_stage.c - one pipeline stage of the simulation: its operations, one by one or a segment at a
  * time.
  */
 #include "lib/sim/sim_stage.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 
 struct at {
-    const struct sn_chunk *chunk;
+    const struct sn_segment *segment;
     int micro, slot;
 };
 
@@ -28,12 +28,12 @@ static bool due(const struct sn_sim_player *g, const struct sn_op *op, int micro
 /* Micro-batch of an event; the update belongs to none. */
 static int micro_of(const struct at *at)
 {
-    return at->chunk->kind == SN_CHUNK_UPDATE ? -1 : at->micro;
+    return at->segment->kind == SN_SEGMENT_UPDATE ? -1 : at->micro;
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static void tell(struct sn_sim_player *g, struct sn_sim_events *to, const struct sn_event *e)
+static void record(struct sn_sim_player *g, struct sn_sim_events *to, const struct sn_event *e)
 {
     if (!g->records || g->failed)
         return;
@@ -52,25 +52,25 @@ int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
                                j->group_size[op->group], j->group_index[op->group]);
 }
 
-static void tell_transfer(struct sn_sim_player *g, const struct at *at, const struct sn_op *op,
-                          double begin, double end)
+static void record_transfer(struct sn_sim_player *g, const struct at *at, const struct sn_op *op,
+                            double begin, double end)
 {
     if (!g->records)
         return;
-    tell(g, g->events,
-         &(struct sn_event){.kind = SN_EVENT_TRANSFER,
-                            .stage = op->kind == SN_OP_RECV ? op->peer : g->job->stage,
-                            .part = -1,
-                            .micro = micro_of(at),
-                            .axis = sn_group_axis(op->group),
-                            .begin = begin,
-                            .end = end,
-                            .bytes = sn_sim_bytes(g->job, op),
-                            .label = op->label});
+    record(g, g->events,
+           &(struct sn_event){.kind = SN_EVENT_TRANSFER,
+                              .stage = op->kind == SN_OP_RECV ? op->peer : g->job->stage,
+                              .vstage = -1,
+                              .micro = micro_of(at),
+                              .axis = sn_group_axis(op->group),
+                              .begin = begin,
+                              .end = end,
+                              .bytes = sn_sim_bytes(g->job, op),
+                              .label = op->label});
 }
 
 /* Computing stands until `until`; before `from` it is another stage that is late. */
-static void stand(struct sn_sim_player *g, const struct at *at, const struct sn_op *op, double from,
+static void stall(struct sn_sim_player *g, const struct at *at, const struct sn_op *op, double from,
                   double until)
 {
     struct sn_sim_clock *c = &g->clock;
@@ -79,19 +79,19 @@ static void stand(struct sn_sim_player *g, const struct at *at, const struct sn_
     double begin = fmin(fmax(from, c->now), until);
     struct sn_event e = {.kind = SN_EVENT_IDLE,
                          .stage = g->job->stage,
-                         .part = -1,
+                         .vstage = -1,
                          .micro = micro_of(at),
                          .axis = sn_group_axis(op->group),
                          .begin = c->now,
                          .end = begin,
                          .label = op->label};
     if (e.end > e.begin)
-        tell(g, g->events, &e);
+        record(g, g->events, &e);
     e.kind = SN_EVENT_WAIT;
     e.begin = begin;
     e.end = until;
     if (e.end > e.begin)
-        tell(g, g->events, &e);
+        record(g, g->events, &e);
     c->exposed[e.axis] += until - begin;
     c->now = until;
 }
@@ -103,8 +103,8 @@ static double *posted_at(const struct sn_sim_board *b, double *side, int tag, in
     return &side[(size_t)tag * (size_t)b->micros + (size_t)micro];
 }
 
-/* When all streams beside COMPUTE have done what they have now; `sharing`: those that take a share of
- * the processor. */
+/* When all streams beside COMPUTE have done what they have now; `sharing`: those that take a share
+ * of the processor. */
 static double all_free(const struct sn_sim_clock *c, bool sharing)
 {
     double last = 0;
@@ -144,7 +144,7 @@ static void run_beside(struct sn_sim_player *g, const struct at *at, int i)
         c->share = all_free(c, true) > c->now ? fmax(share, c->share) : share;
     double begin = fmax(*stream, c->now);
     *stream = g->done[i] = begin + g->seconds[i];
-    tell_transfer(g, at, op, begin, g->done[i]);
+    record_transfer(g, at, op, begin, g->done[i]);
 }
 
 static void post(struct sn_sim_player *g, const struct at *at, int i)
@@ -176,8 +176,8 @@ static bool wait_for_transfer(struct sn_sim_player *g, const struct at *at, int 
         return false;
     double begin = fmax(sent, received), end = begin + b->seconds[op->tag];
     if (op->kind == SN_OP_RECV)
-        tell_transfer(g, &(struct at){at->chunk, micro, at->slot}, op, begin, end);
-    stand(g, at, op, begin, end);
+        record_transfer(g, &(struct at){at->segment, micro, at->slot}, op, begin, end);
+    stall(g, at, op, begin, end);
     return true;
 }
 
@@ -190,29 +190,29 @@ static bool wait_for(struct sn_sim_player *g, const struct at *at, int i)
         return wait_for_transfer(g, at, i);
     if (g->is_lazy[i])
         run_beside(g, at, i);
-    stand(g, at, op, g->clock.now, g->done[i]);
+    stall(g, at, op, g->clock.now, g->done[i]);
     return true;
 }
 
 /* A collective over several stages, from post to wait; false until all have come. */
-static bool meet(struct sn_sim_player *g, const struct at *at, int i)
+static bool run_over_stages(struct sn_sim_player *g, const struct at *at, int i)
 {
     const struct sn_op *op = &g->job->train.ops[i];
     struct sn_sim_board *b = g->board;
-    double *met = &b->met[(size_t)g->index[i] * (size_t)b->stages];
+    double *arrived = &b->arrived[(size_t)g->index[i] * (size_t)b->stages];
     double *stream = stream_of(&g->clock, op);
     double ready = fmax(g->clock.now, *stream), begin = ready;
-    met[g->job->stage] = ready;
+    arrived[g->job->stage] = ready;
     for (int s = 0; s < b->stages; s++) {
         if (op->group == SN_GROUP_TIED && s != 0 && s != b->stages - 1)
             continue;
-        if (met[s] < 0)
+        if (arrived[s] < 0)
             return false;
-        begin = fmax(begin, met[s]);
+        begin = fmax(begin, arrived[s]);
     }
     *stream = g->done[i] = begin + g->seconds[i];
-    tell_transfer(g, at, op, begin, g->done[i]);
-    stand(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
+    record_transfer(g, at, op, begin, g->done[i]);
+    stall(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
     return true;
 }
 
@@ -224,8 +224,8 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
         return true;
     if (op->kind < SN_NKERNELS)
         run_kernel(g, g->seconds[i]);
-    else if (sn_sim_meets(g->job, op))
-        return meet(g, at, i);
+    else if (sn_sim_spans_stages(g->job, op))
+        return run_over_stages(g, at, i);
     else if (op->kind == SN_OP_WAIT)
         return wait_for(g, at, g->index[i]);
     else if (op->kind == SN_OP_AGREE) { /* of one stage: posted and waited for */
@@ -236,13 +236,13 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     return true;
 }
 
-/* --- a chunk at a time ------------------------------------------------------------------------ */
+/* --- a segment at a time ---------------------------------------------------------------------- */
 
 static void play_body(struct sn_sim_player *g, const struct at *at)
 {
-    int chunk = (int)(at->chunk - g->job->train.chunks);
+    int segment = (int)(at->segment - g->job->train.segments);
     g->clock.host = g->clock.now; /* what it waited for in the head has held the host up, too */
-    for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++)
+    for (int i = g->head[segment]; i < at->segment->first + at->segment->n; i++)
         (void)run_op(g, at, i); /* nothing here depends on other stages */
 }
 
@@ -250,9 +250,9 @@ static void play_body(struct sn_sim_player *g, const struct at *at)
 static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
 {
     const struct sn_program *p = &g->job->train;
-    int chunk = (int)(at->chunk - p->chunks);
+    int segment = (int)(at->segment - p->segments);
     r->first_left = g->n_left;
-    for (int i = g->head[chunk]; i < at->chunk->first + at->chunk->n; i++) {
+    for (int i = g->head[segment]; i < at->segment->first + at->segment->n; i++) {
         const struct sn_op *op = &p->ops[i];
         if (!sn_op_is_posted(op) || !due(g, op, at->micro) || sn_op_is_alone(g->job, op) ||
             g->is_lazy[i])
@@ -267,7 +267,7 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
 }
 
 /* Play it at time 0 with free streams and keep what came of it. */
-static void learn(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
+static void memoize(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
 {
     struct sn_sim_clock now = g->clock;
     g->clock = (struct sn_sim_clock){0};
@@ -278,11 +278,11 @@ static void learn(struct sn_sim_player *g, struct sn_sim_run *r, const struct at
     r->end = g->clock;
     r->known = true;
     keep_left(g, r, at);
-    g->events = &g->told;
+    g->events = &g->recorded;
     g->clock = now;
 }
 
-static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const struct at *at)
+static void replay(struct sn_sim_player *g, const struct sn_sim_run *r, const struct at *at)
 {
     struct sn_sim_clock *c = &g->clock;
     double begin = c->now;
@@ -300,7 +300,7 @@ static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const st
         e.begin += begin;
         e.end += begin;
         e.micro = micro_of(at);
-        tell(g, &g->told, &e);
+        record(g, &g->recorded, &e);
     }
     c->now = begin + r->end.now;
     for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
@@ -315,37 +315,37 @@ static void repeat(struct sn_sim_player *g, const struct sn_sim_run *r, const st
 static void run_body(struct sn_sim_player *g, const struct at *at)
 {
     int micro = at->micro, last = g->job->train.micros - 1;
-    int chunk = (int)(at->chunk - g->job->train.chunks);
-    struct sn_sim_run *r = &g->run[chunk * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
+    int segment = (int)(at->segment - g->job->train.segments);
+    struct sn_sim_run *r = &g->run[segment * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
     if (all_free(&g->clock, false) > g->clock.now) {
         play_body(g, at); /* what it posts has to wait for what came before */
         return;
     }
     if (!r->known)
-        learn(g, r, at);
+        memoize(g, r, at);
     if (!g->failed)
-        repeat(g, r, at);
+        replay(g, r, at);
 }
 
-static void tell_chunk(struct sn_sim_player *g, const struct at *at, double begin)
+static void record_segment(struct sn_sim_player *g, const struct at *at, double begin)
 {
-    static const enum sn_event_kind kind[] = {[SN_CHUNK_FORWARD] = SN_EVENT_FORWARD,
-                                              [SN_CHUNK_BACKWARD] = SN_EVENT_BACKWARD,
-                                              [SN_CHUNK_INPUT_GRAD] = SN_EVENT_BACKWARD,
-                                              [SN_CHUNK_WEIGHT_GRAD] = SN_EVENT_WEIGHT,
-                                              [SN_CHUNK_UPDATE] = SN_EVENT_UPDATE};
-    bool receives = at->chunk->kind < SN_CHUNK_FORWARD,
-         updates = at->chunk->kind == SN_CHUNK_UPDATE;
+    static const enum sn_event_kind kind[] = {[SN_SEGMENT_FORWARD] = SN_EVENT_FORWARD,
+                                              [SN_SEGMENT_BACKWARD] = SN_EVENT_BACKWARD,
+                                              [SN_SEGMENT_INPUT_GRAD] = SN_EVENT_BACKWARD,
+                                              [SN_SEGMENT_WEIGHT_GRAD] = SN_EVENT_WEIGHT,
+                                              [SN_SEGMENT_UPDATE] = SN_EVENT_UPDATE};
+    bool receives = at->segment->kind < SN_SEGMENT_FORWARD,
+         updates = at->segment->kind == SN_SEGMENT_UPDATE;
     if (!receives)
-        tell(g, &g->told,
-             &(struct sn_event){.kind = kind[at->chunk->kind],
-                                .stage = g->job->stage,
-                                .part = updates ? -1 : at->chunk->scope.virtual_stage,
-                                .micro = micro_of(at),
-                                .entry = g->entry,
-                                .begin = begin,
-                                .end = g->clock.now,
-                                .label = ""});
+        record(g, &g->recorded,
+               &(struct sn_event){.kind = kind[at->segment->kind],
+                                  .stage = g->job->stage,
+                                  .vstage = updates ? -1 : at->segment->scope.virtual_stage,
+                                  .micro = micro_of(at),
+                                  .entry = g->entry,
+                                  .begin = begin,
+                                  .end = g->clock.now,
+                                  .label = ""});
 }
 
 bool sn_sim_player_is_done(const struct sn_sim_player *g)
@@ -359,19 +359,19 @@ bool sn_sim_player_advance(struct sn_sim_player *g)
     int entry = g->entry, op = g->op;
     for (; !sn_sim_player_is_done(g) && !g->failed; g->entry++, g->op = 0) {
         const struct sn_sched *s = &p->sched[g->entry];
-        struct at at = {&p->chunks[s->chunk], s->micro, s->slot};
-        bool updates = at.chunk->kind == SN_CHUNK_UPDATE;
+        struct at at = {&p->segments[s->segment], s->micro, s->slot};
+        bool updates = at.segment->kind == SN_SEGMENT_UPDATE;
         if (g->op == 0) {
-            g->chunk_begin = g->clock.now;
+            g->segment_begin = g->clock.now;
             g->busy_before = g->clock.busy;
         }
-        for (; g->op < g->head[s->chunk] - at.chunk->first; g->op++)
-            if (!run_op(g, &at, at.chunk->first + g->op))
+        for (; g->op < g->head[s->segment] - at.segment->first; g->op++)
+            if (!run_op(g, &at, at.segment->first + g->op))
                 return g->entry != entry || g->op != op;
-        double begin = updates ? g->chunk_begin : g->clock.now;
-        if (g->head[s->chunk] < at.chunk->first + at.chunk->n)
+        double begin = updates ? g->segment_begin : g->clock.now;
+        if (g->head[s->segment] < at.segment->first + at.segment->n)
             run_body(g, &at);
-        tell_chunk(g, &at, begin);
+        record_segment(g, &at, begin);
         if (updates)
             g->update = g->clock.busy - g->busy_before;
     }

@@ -11,7 +11,7 @@
 #include "lib/sim/sim.h"
 
 #define SN_SIM_NOT_YET (-1.0)
-enum { SN_SIM_WAYS = 4 }; /* a chunk runs on the first, last, only or another micro-batch */
+enum { SN_SIM_WAYS = 4 }; /* a segment runs on the first, last, only or another micro-batch */
 
 /* What stages tell each other: when they posted sends and receives, by tag and micro-batch, and
  * when they came to collectives over several stages. Else SN_SIM_NOT_YET. */
@@ -20,7 +20,7 @@ struct sn_sim_board {
     int tags, rows;
     double *sent, *received; /* [tags x micros] */
     double *seconds;         /* [tags]: of the transfer */
-    double *met;             /* [rows x stages] */
+    double *arrived;         /* [rows x stages] */
 };
 
 struct sn_sim_clock {
@@ -37,13 +37,13 @@ struct sn_sim_events {
     int cap;
 };
 
-/* A post of a chunk that is waited for outside of it. */
+/* A post of a segment that is waited for outside of it. */
 struct sn_sim_left {
     int op;
     double at; /* seconds from the run's begin: a send is posted, a collective is complete */
 };
 
-/* What a chunk does from the end of its head on, when it begins at 0 with all streams free. */
+/* What a segment does from the end of its head on, when it begins at 0 with all streams free. */
 struct sn_sim_run {
     bool known;
     struct sn_sim_clock end;
@@ -55,30 +55,30 @@ struct sn_sim_player {
     const struct sn_job *job;
     struct sn_sim_board *board;
     struct sn_sim_clock clock;
-    double update;                   /* busy seconds of the update chunk */
-    int entry, op;                   /* of the schedule, and the next operation of its chunk */
-    double chunk_begin, busy_before; /* when the chunk at hand was begun */
-    double *seconds;                 /* [ops] of a kernel or a transfer */
-    double *done;                    /* [ops] when the collective posted last is complete */
-    double host;                     /* seconds in which the host issues an operation */
-    double share[SN_NGROUPS];        /* of the processor that transfers of a group take */
-    bool *is_lazy;                   /* [ops] a collective that begins when it is waited for */
-    int *index;             /* [ops] of a WAIT: what it waits for; of a send or receive: its first
+    double update;                     /* busy seconds of the update segment */
+    int entry, op;                     /* of the schedule, and the next operation of its segment */
+    double segment_begin, busy_before; /* when the segment at hand was begun */
+    double *seconds;                   /* [ops] of a kernel or a transfer */
+    double *done;                      /* [ops] when the collective posted last is complete */
+    double host;                       /* seconds in which the host issues an operation */
+    double share[SN_NGROUPS];          /* of the processor that transfers of a group take */
+    bool *is_lazy;                     /* [ops] a collective that begins when it is waited for */
+    int *index; /* [ops] of a WAIT: what it waits for; of a send or receive: its first
                                place in `micro`; of a collective over stages: its row of the board */
-    int *micro;             /* micro-batch posted last, by slot; -1 */
-    int *head;              /* [chunks] operations that need other stages or earlier chunks: until
-                               here a chunk is always played one by one */
-    struct sn_sim_run *run; /* [chunks x 4] */
+    int *micro; /* micro-batch posted last, by slot; -1 */
+    int *head;  /* [segments] operations that need other stages or earlier segments: until
+                               here a segment is always played one by one */
+    struct sn_sim_run *run; /* [segments x 4] */
     struct sn_sim_left *left;
     int n_left;
     bool records, failed;         /* failed: no memory for events */
     struct sn_sim_events *events; /* where events are written now: one of these */
-    struct sn_sim_events told, model;
+    struct sn_sim_events recorded, model;
 };
 
 /* Has it members on other stages? Such collectives are in the update,
  * which waits for them at once. */
-bool sn_sim_meets(const struct sn_job *j, const struct sn_op *op);
+bool sn_sim_spans_stages(const struct sn_job *j, const struct sn_op *op);
 /* Rows of the board that the collectives of this job over several stages need. */
 int sn_sim_rows(const struct sn_job *j);
 /* Tags of the board that its transfers need. */

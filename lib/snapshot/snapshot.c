@@ -1,5 +1,5 @@
 /*
- * snapshot.c - partners, the memory of images, and the exchange.
+ * snapshot.c - partners, the memory of snapshot shards, and the exchange.
  */
 #include "lib/snapshot/snapshot_inner.h"
 
@@ -70,7 +70,7 @@ int sn_snapshot_ranks_here(const struct sn_snapshot *s)
 
 /* --- partners --------------------------------------------------------------------------------- */
 
-struct said {
+struct rank_host {
     uint64_t host;
     int64_t bytes;
 };
@@ -102,7 +102,7 @@ static void find_partners(struct sn_snapshot *s, const int *order, int most)
     }
 }
 
-static void find_hosts(struct sn_snapshot *s, const struct said *all)
+static void find_hosts(struct sn_snapshot *s, const struct rank_host *all)
 {
     for (int r = 0; r < s->env.comm->size; r++) {
         int first = 0;
@@ -113,10 +113,11 @@ static void find_hosts(struct sn_snapshot *s, const struct said *all)
     }
 }
 
-static enum sn_status meet(struct sn_snapshot *s, struct said *all, int *order, struct sn_err *err)
+static enum sn_status gather_hosts(struct sn_snapshot *s, struct rank_host *all, int *order,
+                                   struct sn_err *err)
 {
     const char *host = s->env.host;
-    struct said mine = {sn_hash64(host, strlen(host)), sn_image_bytes(&s->env.room)};
+    struct rank_host mine = {sn_hash64(host, strlen(host)), sn_snapshot_shard_bytes(&s->env.room)};
     SN_TRY(sn_snapshot_gather(s, &mine, all, sizeof(mine) / 8, err));
     find_hosts(s, all);
     find_partners(s, order, order_ranks(s, order));
@@ -138,8 +139,8 @@ static uint64_t new_number(const struct sn_snapshot *s)
 }
 
 /* OUTPUT/snapshots.id: an output directory that was removed and made anew is another run, and so is
- * one that went on from something else than memory: images of the course before may be left on
- * hosts that it is not on. */
+ * one that went on from something else than memory: snapshot shards of the course before may be
+ * left on hosts that it is not on. */
 static enum sn_status read_number(struct sn_snapshot *s, const char *path, struct sn_err *err)
 {
     char text[17] = "";
@@ -148,7 +149,7 @@ static enum sn_status read_number(struct sn_snapshot *s, const char *path, struc
         return sn_fail(err, SN_EIO, "%s: cannot be read: %s", path, sn_input_why(errno));
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
     if (n < (ssize_t)sizeof(text) - 1 || sscanf(text, "%16" SCNx64, &s->run) != 1)
-        s->run = 0; /* no image has it */
+        s->run = 0; /* no snapshot shard has it */
     if (fd >= 0)
         (void)close(fd); /* only read */
     return SN_OK;
@@ -188,7 +189,7 @@ static enum sn_status prepare(struct sn_snapshot *s, struct sn_err *err)
     const struct sn_state *state = s->env.state;
     s->tensor = sn_alloc_n((size_t)state->n_tensors + 1, sizeof(*s->tensor));
     s->host_of = sn_alloc_n((size_t)s->env.comm->size, sizeof(*s->host_of));
-    s->head = sn_alloc(SN_IMAGE_HEAD);
+    s->head = sn_alloc(SN_SNAPSHOT_SHARD_HEAD);
     if (!s->tensor || !s->host_of || !s->head)
         return sn_fail(err, SN_ENOMEM, "snapshots: no memory to list them");
     if (s->env.comm->size < 2)
@@ -203,14 +204,14 @@ static enum sn_status prepare(struct sn_snapshot *s, struct sn_err *err)
 static enum sn_status begin_together(struct sn_snapshot *s, struct sn_err *err)
 {
     size_t size = (size_t)s->env.comm->size;
-    struct said *all = sn_alloc_n(size, sizeof(*all));
+    struct rank_host *all = sn_alloc_n(size, sizeof(*all));
     int *order = sn_alloc_n(size, sizeof(*order));
     enum sn_status st = all && order
                             ? prepare(s, err)
                             : sn_fail(err, SN_ENOMEM, "snapshots: no memory for %zu ranks", size);
     st = sn_snapshot_agree(s, st, err);
     if (st == SN_OK)
-        st = meet(s, all, order, err);
+        st = gather_hosts(s, all, order, err);
     if (st == SN_OK)
         st = number_run(s, s->env.fresh, err);
     sn_free(all);
@@ -266,7 +267,7 @@ int64_t sn_snapshot_traffic(const struct sn_snapshot *s)
 
 int64_t sn_snapshot_sent(const struct sn_snapshot *s)
 {
-    return sn_image_bytes(&s->env.room);
+    return sn_snapshot_shard_bytes(&s->env.room);
 }
 
 void sn_snapshot_get_times(const struct sn_snapshot *s, struct sn_snapshot_times *out)
@@ -374,33 +375,33 @@ static void post(struct sn_snapshot *s, enum sn_collective kind, int peer, char 
     s->request[s->n_requests++] = sn_snapshot_post(s, kind, peer, p, bytes);
 }
 
-/* An image behind its head, in pieces of which both sides know the size. */
-static void post_body(struct sn_snapshot *s, enum sn_collective kind, int peer, char *image,
+/* A snapshot shard behind its head, in pieces of which both sides know the size. */
+static void post_body(struct sn_snapshot *s, enum sn_collective kind, int peer, char *shard,
                       int64_t bytes)
 {
     int64_t each = (bytes + SN_SNAPSHOT_PIECES - 1) / SN_SNAPSHOT_PIECES;
     each = each > PIECE ? each : PIECE;
-    for (int64_t at = SN_IMAGE_HEAD; at < bytes; at += each)
-        post(s, kind, peer, image + at, bytes - at < each ? bytes - at : each);
+    for (int64_t at = SN_SNAPSHOT_SHARD_HEAD; at < bytes; at += each)
+        post(s, kind, peer, shard + at, bytes - at < each ? bytes - at : each);
 }
 
 enum sn_status sn_snapshot_begin(struct sn_snapshot *s, struct sn_err *err)
 {
     int g = s->generation;
     double began = sn_clock();
-    struct sn_image_source source = {
+    struct sn_snapshot_shard_source source = {
         .state = s->env.state,
         .tensor = s->tensor,
         .tag = {s->run, s->series, s->model, s->env.comm->rank, s->env.comm->size},
         .room = s->env.room};
     SN_TRY(sn_snapshot_wait(s, err));
-    SN_TRY(sn_image_write(s->own[g].p, &source, err));
-    sn_image_break(s->kept[g].p);
+    SN_TRY(sn_snapshot_shard_write(s->own[g].p, &source, err));
+    sn_snapshot_shard_break(s->kept[g].p);
     s->n_requests = 0;
-    post(s, SN_RECV, s->from, s->head, SN_IMAGE_HEAD);
+    post(s, SN_RECV, s->from, s->head, SN_SNAPSHOT_SHARD_HEAD);
     post_body(s, SN_RECV, s->from, s->kept[g].p, s->from_bytes);
-    post(s, SN_SEND, s->to, s->own[g].p, SN_IMAGE_HEAD);
-    post_body(s, SN_SEND, s->to, s->own[g].p, sn_image_bytes(&s->env.room));
+    post(s, SN_SEND, s->to, s->own[g].p, SN_SNAPSHOT_SHARD_HEAD);
+    post_body(s, SN_SEND, s->to, s->own[g].p, sn_snapshot_shard_bytes(&s->env.room));
     s->is_under_way = true;
     s->times =
         (struct sn_snapshot_times){.step = s->env.state->scalars.step, .copy = sn_clock() - began};
@@ -409,20 +410,21 @@ enum sn_status sn_snapshot_begin(struct sn_snapshot *s, struct sn_err *err)
 
 enum sn_status sn_snapshot_wait(struct sn_snapshot *s, struct sn_err *err)
 {
-    struct sn_image_head h;
+    struct sn_snapshot_shard_head h;
     double began = sn_clock();
     if (!s->is_under_way)
         return SN_OK;
     for (int i = 0; i < s->n_requests; i++)
         SN_TRY(s->env.comm->ops->wait(s->env.comm, s->request[i], err));
-    if (!sn_image_look(&h, s->head, s->from_bytes) || h.tag.rank != s->from ||
+    if (!sn_snapshot_shard_look(&h, s->head, s->from_bytes) || h.tag.rank != s->from ||
         h.scalars.step != s->times.step)
-        return sn_fail(err, SN_EFAIL,
-                       "snapshot of step %lld: what came from rank %d is not its image; this is a "
-                       "defect of sennit, please report it with the run file",
-                       (long long)s->times.step, s->from);
+        return sn_fail(
+            err, SN_EFAIL,
+            "snapshot of step %lld: what came from rank %d is not its snapshot shard; this is a "
+            "defect of sennit, please report it with the run file",
+            (long long)s->times.step, s->from);
     s->is_under_way = false;
-    sn_image_seal(s->kept[s->generation].p, s->head);
+    sn_snapshot_shard_seal(s->kept[s->generation].p, s->head);
     s->generation ^= 1;
     s->times.waited = sn_clock() - began;
     return SN_OK;

@@ -1,5 +1,5 @@
 /*
- * snapshot_files.h - images as files in memory that outlives a process: /dev/shm.
+ * snapshot_files.h - snapshot shards as files in memory that outlives a process: /dev/shm.
  *
  * A run has a directory of its own on every host, ROOT/sennit-UID-HASH, by the user and the path of
  * its output. Knows neither ranks nor communication.
@@ -24,7 +24,7 @@ struct sn_snapshot_file {
 /* What a name says: SERIES-RANK-own0, SERIES-RANK-kept1. */
 struct sn_snapshot_name {
     uint64_t series;
-    int rank;     /* whose image it is */
+    int rank;     /* whose snapshot shard it is */
     bool is_kept; /* for another rank, by its partner */
     int generation;
 };
@@ -48,13 +48,14 @@ void sn_snapshot_file_close(struct sn_snapshot_file *f); /* the file stays */
 enum sn_status sn_snapshot_file_remove(const char *dir, const struct sn_snapshot_name *name,
                                        struct sn_err *err);
 
-/* The images in a directory that is there or not, in the order of names; caller frees *out. */
+/* The snapshot shards in a directory that is there or not, in the order of names; caller frees
+ * *out. */
 enum sn_status sn_snapshot_list(struct sn_snapshot_name **out, int *n, const char *dir,
                                 struct sn_err *err);
-/* Remove all images but those of `series`, or with series 0 all, and then the directory if nothing
- * is left in it. What is not there is fine. */
+/* Remove all snapshot shards but those of `series`, or with series 0 all, and then the directory if
+ * nothing is left in it. What is not there is fine. */
 enum sn_status sn_snapshot_remove(const char *dir, uint64_t series, struct sn_err *err);
-/* Bytes free where `dir` is, and those of the images in it. */
+/* Bytes free where `dir` is, and those of the snapshot shards in it. */
 enum sn_status sn_snapshot_space(const char *dir, int64_t *is_free, int64_t *taken,
                                  struct sn_err *err);
 

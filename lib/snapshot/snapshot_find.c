@@ -1,9 +1,11 @@
 /*
- * snapshot_find.c - which images there are, and the newest step of which all are there and whole.
+ * snapshot_find.c - which snapshot shards there are, and the newest step of which all are there and
+ * whole.
  *
- * Each file is looked at by one process of its host, if possible by the one that has the image's
- * rank. What all have found is gathered, so that every process makes the same choice; then those
- * who hold the chosen images read them, and what proves altered is struck out and chosen again.
+ * Each file is looked at by one process of its host, if possible by the one that has the snapshot
+ * shard's rank. What all have found is gathered, so that every process makes the same choice; then
+ * those who hold the chosen snapshot shards read them, and what proves altered is struck out and
+ * chosen again.
  */
 #include "lib/snapshot/snapshot_inner.h"
 
@@ -18,7 +20,7 @@
 /* The newest step first; then by series and rank; then the copy that is best to read. */
 static int by_worth(const void *a, const void *b)
 {
-    const struct sn_image_record *x = a, *y = b;
+    const struct sn_snapshot_shard_record *x = a, *y = b;
     int64_t of_x[] = {-x->step, 0, x->rank, x->is_bad, x->holder != x->rank, x->holder, x->number};
     int64_t of_y[] = {-y->step, 0, y->rank, y->is_bad, y->holder != y->rank, y->holder, y->number};
     of_x[1] = x->series > y->series;
@@ -29,13 +31,15 @@ static int by_worth(const void *a, const void *b)
     return 0;
 }
 
-static bool belongs(const struct sn_image_record *x, const struct sn_image_record *first)
+static bool belongs(const struct sn_snapshot_shard_record *x,
+                    const struct sn_snapshot_shard_record *first)
 {
     return x->step == first->step && x->series == first->series && x->world == first->world;
 }
 
-/* The first rank without a good image among the n records of one snapshot; its world if none. */
-static int lacking(const struct sn_image_record *r, int n, int *of, int base)
+/* The first rank without a good snapshot shard among the n records of one snapshot; its world if
+ * none. */
+static int lacking(const struct sn_snapshot_shard_record *r, int n, int *of, int base)
 {
     int rank = 0;
     for (int i = 0; i < n && r[i].rank <= rank; i++)
@@ -44,7 +48,7 @@ static int lacking(const struct sn_image_record *r, int n, int *of, int base)
     return rank;
 }
 
-bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_image_record *r, int n,
+bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_snapshot_shard_record *r, int n,
                         int64_t after)
 {
     out->step = out->partly = -1;
@@ -70,7 +74,7 @@ bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_image_record *
 
 /* --- looking ---------------------------------------------------------------------------------- */
 
-/* The process of this host that looks at images of a rank. */
+/* The process of this host that looks at snapshot shards of a rank. */
 static bool is_mine(const struct sn_snapshot *s, int rank)
 {
     const struct sn_comm *c = s->env.comm;
@@ -84,7 +88,7 @@ static bool is_mine(const struct sn_snapshot *s, int rank)
     return rank % number == before;
 }
 
-/* What cannot be opened or is no image of this run is kept too, to be removed. */
+/* What cannot be opened or is no snapshot shard of this run is kept too, to be removed. */
 static void hold(struct sn_snapshot *s, const struct sn_snapshot_name *name)
 {
     struct sn_held *h = &s->held[s->n_held++];
@@ -94,12 +98,12 @@ static void hold(struct sn_snapshot *s, const struct sn_snapshot_name *name)
         sn_log(SN_LOG_WARN, "%s", err.text);
         return;
     }
-    h->is_image = sn_image_look(&h->head, h->file.p, h->file.bytes) && s->run &&
+    h->is_shard = sn_snapshot_shard_look(&h->head, h->file.p, h->file.bytes) && s->run &&
                   h->head.tag.run == s->run && h->head.tag.series == name->series &&
                   h->head.tag.rank == name->rank;
-    if (h->is_image && h->head.tag.model != s->model) {
+    if (h->is_shard && h->head.tag.model != s->model) {
         sn_log(SN_LOG_WARN, "%s: is of another model; it is not used", h->file.path);
-        h->is_image = false;
+        h->is_shard = false;
     }
 }
 
@@ -124,7 +128,7 @@ enum sn_status sn_snapshot_discard(struct sn_snapshot *s, bool all, bool removes
     int kept = 0;
     for (int i = 0; i < s->n_held; i++) {
         struct sn_held *h = &s->held[i];
-        if (!all && h->is_image && h->head.scalars.step == c->step &&
+        if (!all && h->is_shard && h->head.scalars.step == c->step &&
             h->head.tag.series == c->series) {
             s->held[kept++] = *h;
             continue;
@@ -147,20 +151,20 @@ enum sn_status sn_snapshot_discard(struct sn_snapshot *s, bool all, bool removes
 
 /* --- gathering -------------------------------------------------------------------------------- */
 
-static int list_own(const struct sn_snapshot *s, struct sn_image_record *out)
+static int list_own(const struct sn_snapshot *s, struct sn_snapshot_shard_record *out)
 {
     int n = 0;
     for (int i = 0; i < s->n_held; i++) {
-        const struct sn_image_head *h = &s->held[i].head;
-        if (s->held[i].is_image)
-            out[n++] = (struct sn_image_record){.series = h->tag.series,
-                                                .step = h->scalars.step,
-                                                .n_boxes = h->n_boxes,
-                                                .rank = h->tag.rank,
-                                                .world = h->tag.world,
-                                                .holder = s->env.comm->rank,
-                                                .number = i,
-                                                .is_kept = s->held[i].name.is_kept};
+        const struct sn_snapshot_shard_head *h = &s->held[i].head;
+        if (s->held[i].is_shard)
+            out[n++] = (struct sn_snapshot_shard_record){.series = h->tag.series,
+                                                         .step = h->scalars.step,
+                                                         .n_boxes = h->n_boxes,
+                                                         .rank = h->tag.rank,
+                                                         .world = h->tag.world,
+                                                         .holder = s->env.comm->rank,
+                                                         .number = i,
+                                                         .is_kept = s->held[i].name.is_kept};
     }
     return n;
 }
@@ -181,14 +185,14 @@ static void close_up(struct sn_snapshot *s, const int64_t *count, int64_t most)
             s->record[s->n_records++] = s->record[r * most + i];
 }
 
-static enum sn_status gather_records(struct sn_snapshot *s, struct sn_image_record *mine,
+static enum sn_status gather_records(struct sn_snapshot *s, struct sn_snapshot_shard_record *mine,
                                      int64_t *count, struct sn_err *err)
 {
     int size = s->env.comm->size;
     int64_t n = list_own(s, mine);
     SN_TRY(sn_snapshot_gather(s, &n, count, 1, err));
     int64_t most = largest(count, size);
-    struct sn_image_record *padded = sn_alloc_n((size_t)most + 1, sizeof(*padded));
+    struct sn_snapshot_shard_record *padded = sn_alloc_n((size_t)most + 1, sizeof(*padded));
     s->record = sn_alloc_n((size_t)(most * size) + 1, sizeof(*s->record));
     s->choice.of = sn_alloc_n((size_t)(most * size) + 1, sizeof(*s->choice.of));
     enum sn_status st = padded && s->record && s->choice.of
@@ -209,7 +213,7 @@ static enum sn_status gather_records(struct sn_snapshot *s, struct sn_image_reco
 
 static enum sn_status gather(struct sn_snapshot *s, struct sn_err *err)
 {
-    struct sn_image_record *mine = sn_alloc_n((size_t)s->n_held + 1, sizeof(*mine));
+    struct sn_snapshot_shard_record *mine = sn_alloc_n((size_t)s->n_held + 1, sizeof(*mine));
     int64_t *count = sn_alloc_n((size_t)s->env.comm->size, sizeof(*count));
     enum sn_status st =
         mine && count ? SN_OK : sn_fail(err, SN_ENOMEM, "snapshots: no memory to list them");
@@ -223,16 +227,17 @@ static enum sn_status gather(struct sn_snapshot *s, struct sn_err *err)
 
 /* --- proof ------------------------------------------------------------------------------------ */
 
-/* Of the chosen images that this process holds, the first that is altered: its number here; -1. */
+/* Of the chosen snapshot shards that this process holds, the first that is altered: its number
+ * here; -1. */
 static int64_t first_altered(struct sn_snapshot *s)
 {
     for (int r = 0; r < s->choice.world; r++) {
-        const struct sn_image_record *x = &s->record[s->choice.of[r]];
+        const struct sn_snapshot_shard_record *x = &s->record[s->choice.of[r]];
         struct sn_held *h = &s->held[x->number];
         struct sn_err why;
         if (x->holder != s->env.comm->rank || h->is_checked)
             continue;
-        if (sn_image_check(h->file.p, &h->head, &why) != SN_OK) {
+        if (sn_snapshot_shard_check(h->file.p, &h->head, &why) != SN_OK) {
             sn_log(SN_LOG_WARN, "%s: %s; it is not used", h->file.path, why.text);
             return x->number;
         }
@@ -246,7 +251,7 @@ static int strike(struct sn_snapshot *s, const int64_t *altered)
 {
     int n = 0;
     for (int i = 0; i < s->n_records; i++) {
-        struct sn_image_record *x = &s->record[i];
+        struct sn_snapshot_shard_record *x = &s->record[i];
         if (!x->is_bad && altered[x->holder] == x->number) {
             x->is_bad = 1;
             n++;
@@ -259,7 +264,7 @@ static enum sn_status choose(struct sn_snapshot *s, int64_t after, int64_t *alte
                              struct sn_err *err)
 {
     while (sn_snapshot_choose(&s->choice, s->record, s->n_records, after)) {
-        sn_snapshot_work(s, "load: proving images in memory");
+        sn_snapshot_work(s, "load: proving snapshot shards in memory");
         int64_t mine = first_altered(s);
         SN_TRY(sn_snapshot_worked(s, SN_OK, err));
         SN_TRY(sn_snapshot_gather(s, &mine, altered, 1, err));

@@ -9,11 +9,11 @@
 
 enum { SN_SNAPSHOT_PIECES = 32, SN_SNAPSHOT_TAG = 7 };
 
-/* An image that some process has found; travels as 8-byte words. */
-struct sn_image_record {
+/* A snapshot shard that some process has found; travels as 8-byte words. */
+struct sn_snapshot_shard_record {
     uint64_t series;
     int64_t step, n_boxes;
-    int32_t rank, world;    /* whose image it is, and of how many */
+    int32_t rank, world;    /* whose snapshot shard it is, and of how many */
     int32_t holder, number; /* the process that has it, and its number there */
     int32_t is_kept, is_bad;
 };
@@ -22,20 +22,21 @@ struct sn_snapshot_choice {
     int64_t step, partly;
     int lacks, world;
     uint64_t series;
-    int *of; /* caller's, with room for one a record: the record of each rank's image */
+    int *of; /* caller's, with room for one a record: the record of each rank's snapshot shard */
 };
 
-/* The newest step after `after` of which all images are there, none of them bad; false: there is
- * none. Of several copies it takes that of the process that has the image's rank. Sorts records. */
-bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_image_record *r, int n,
+/* The newest step after `after` of which all snapshot shards are there, none of them bad; false:
+ * there is none. Of several copies it takes that of the process that has the snapshot shard's rank.
+ * Sorts records. */
+bool sn_snapshot_choose(struct sn_snapshot_choice *out, struct sn_snapshot_shard_record *r, int n,
                         int64_t after);
 
 /* A file that this process has looked at. */
 struct sn_held {
     struct sn_snapshot_name name;
     struct sn_snapshot_file file;
-    struct sn_image_head head;
-    bool is_image, is_checked;
+    struct sn_snapshot_shard_head head;
+    bool is_shard, is_checked;
 };
 
 struct sn_snapshot {
@@ -45,12 +46,12 @@ struct sn_snapshot {
     int64_t *tensor;           /* sn_state_index */
     int *host_of;              /* by rank: the lowest rank of its host */
     int to, from;              /* partners */
-    int64_t from_bytes, total; /* of the image of `from`, and of all ranks */
+    int64_t from_bytes, total; /* of the snapshot shard of `from`, and of all ranks */
     int exposed;
     /* found */
     struct sn_held *held;
     int n_held;
-    struct sn_image_record *record;
+    struct sn_snapshot_shard_record *record;
     int n_records;
     struct sn_snapshot_choice choice;
     /* taken */

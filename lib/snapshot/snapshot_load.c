@@ -1,9 +1,9 @@
 /*
- * snapshot_load.c - any boxes from the images of any layout.
+ * snapshot_load.c - any boxes from the snapshot shards of any layout.
  *
- * The holder of each image tells all ranks which boxes are in it. Each rank notes what its own
- * boxes have in common with them, and asks the holders for that, in as many rounds as there are
- * ranks: in round k rank r answers rank r + k and is answered by rank r - k, in pieces of bounded
+ * The holder of each snapshot shard tells all ranks which boxes are in it. Each rank notes what its
+ * own boxes have in common with them, and asks the holders for that, in as many rounds as there are
+ * ranks: in round k rank r answers rank r + k and is answered by rank r - k, in messages of bounded
  * size. What it holds itself it copies, in round 0.
  */
 #include "lib/snapshot/snapshot_inner.h"
@@ -13,14 +13,14 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 18,   /* floats that are asked for at once, */
-    CHUNK = 8 * PIECE, /* and that travel in one message */
+    ASK_FLOATS = 1 << 18,            /* floats that are asked for at once, */
+    MESSAGE_FLOATS = 8 * ASK_FLOATS, /* and that travel in one message */
     ASK_WORDS = 5
 };
 
 /* What is asked of a holder: rows of one of its images. */
 struct ask {
-    int64_t number; /* as in struct sn_image_record */
+    int64_t number; /* as in struct sn_snapshot_shard_record */
     int64_t at, rows, cols, ld;
 };
 _Static_assert(sizeof(struct ask) == ASK_WORDS * sizeof(double), "travels as words");
@@ -35,9 +35,9 @@ struct want {
 struct loading {
     struct sn_snapshot *s;
     struct sn_state *state;
-    struct sn_image_box *table; /* of one image */
-    int *first, *next;          /* boxes of this rank by tensor; -1 ends */
-    int64_t *missing;           /* elements, by box */
+    struct sn_snapshot_shard_box *table; /* of one snapshot shard */
+    int *first, *next;                   /* boxes of this rank by tensor; -1 ends */
+    int64_t *missing;                    /* elements, by box */
     struct want *want;
     int64_t n_want;
     int room;
@@ -46,12 +46,12 @@ struct loading {
     int64_t *begins;          /* of its wants, and the end */
     int64_t *asks, *is_asked; /* how many of it, and by it */
     struct ask *mine, *others;
-    float *out, *in; /* a chunk each */
+    float *out, *in; /* a message each */
 };
 
 /* --- what this rank wants --------------------------------------------------------------------- */
 
-static void add_piece(struct loading *l, const struct want *w)
+static void add_ask(struct loading *l, const struct want *w)
 {
     if (sn_grow((void **)&l->want, (int)l->n_want, &l->room, sizeof(*l->want)))
         l->want[l->n_want++] = *w;
@@ -64,20 +64,20 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* In pieces that a chunk has room for. */
+/* In asks that a message has room for. */
 static void add_want(struct loading *l, const struct want *w)
 {
     const struct ask *a = &w->ask;
-    int64_t cols = least(a->cols, PIECE), rows = PIECE / cols;
+    int64_t cols = least(a->cols, ASK_FLOATS), rows = ASK_FLOATS / cols;
     for (int64_t r = 0; r < a->rows; r += rows)
         for (int64_t c = 0; c < a->cols; c += cols) {
-            struct want piece = *w;
-            piece.ask.rows = least(rows, a->rows - r);
-            piece.ask.cols = least(cols, a->cols - c);
-            piece.ask.at = a->at + r * a->ld + c;
-            piece.row = w->row + r;
-            piece.col = w->col + c;
-            add_piece(l, &piece);
+            struct want some = *w;
+            some.ask.rows = least(rows, a->rows - r);
+            some.ask.cols = least(cols, a->cols - c);
+            some.ask.at = a->at + r * a->ld + c;
+            some.row = w->row + r;
+            some.col = w->col + c;
+            add_ask(l, &some);
         }
 }
 
@@ -86,24 +86,24 @@ static int64_t highest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Is what an image calls this part of what box i holds? */
+/* Is what a snapshot shard calls this part of what box i holds? */
 static bool belongs(const struct loading *l, int i, int64_t kind)
 {
-    int64_t own = sn_image_kind(l->s->tensor[i]);
-    if (own < SN_IMAGE_FEEDBACK || kind < SN_IMAGE_FEEDBACK)
+    int64_t own = sn_snapshot_shard_kind(l->s->tensor[i]);
+    if (own < SN_SNAPSHOT_SHARD_FEEDBACK || kind < SN_SNAPSHOT_SHARD_FEEDBACK)
         return own == kind;
     return (kind - own) % l->state->tensors[i].folds == 0;
 }
 
-/* What box i of this rank has in common with a box of an image. */
-static void meet_box(struct loading *l, int i, const struct sn_image_box *b,
-                     const struct sn_image_record *x)
+/* What box i of this rank has in common with a box of a snapshot shard. */
+static void intersect_box(struct loading *l, int i, const struct sn_snapshot_shard_box *b,
+                          const struct sn_snapshot_shard_record *x)
 {
     const struct sn_state_tensor *t = &l->state->tensors[i];
     int64_t row = highest(t->row, b->row), col = highest(t->col, b->col);
     int64_t rows = least(t->row + t->n_rows, b->row + b->n_rows) - row;
     int64_t cols = least(t->col + t->n_cols, b->col + b->n_cols) - col;
-    if (rows <= 0 || cols <= 0 || !belongs(l, i, sn_image_kind(b->tensor)))
+    if (rows <= 0 || cols <= 0 || !belongs(l, i, sn_snapshot_shard_kind(b->tensor)))
         return;
     l->missing[i] -= t->folds > 0 ? 0 : rows * cols;
     add_want(l, &(struct want){.ask = {.number = x->number,
@@ -117,29 +117,29 @@ static void meet_box(struct loading *l, int i, const struct sn_image_box *b,
                                .col = col - t->col});
 }
 
-static void meet_image(struct loading *l, const struct sn_image_record *x)
+static void intersect_shard(struct loading *l, const struct sn_snapshot_shard_record *x)
 {
     for (int64_t i = 0; i < x->n_boxes; i++) {
-        const struct sn_image_box *b = &l->table[i];
-        int64_t weight = sn_image_weight(b->tensor);
+        const struct sn_snapshot_shard_box *b = &l->table[i];
+        int64_t weight = sn_snapshot_shard_weight(b->tensor);
         if (weight >= l->state->n_all)
             continue; /* nobody has it */
         for (int k = l->first[weight]; k >= 0; k = l->next[k])
-            meet_box(l, k, b, x);
+            intersect_box(l, k, b, x);
     }
 }
 
-static enum sn_status meet_all(struct loading *l, struct sn_err *err)
+static enum sn_status intersect_all(struct loading *l, struct sn_err *err)
 {
     struct sn_snapshot *s = l->s;
     struct sn_comm *c = s->env.comm;
     for (int r = 0; r < s->choice.world; r++) {
-        const struct sn_image_record *x = &s->record[s->choice.of[r]];
+        const struct sn_snapshot_shard_record *x = &s->record[s->choice.of[r]];
         int64_t bytes = x->n_boxes * (int64_t)sizeof(*l->table);
         if (x->holder == c->rank)
-            memcpy(l->table, sn_image_boxes(s->held[x->number].file.p), (size_t)bytes);
+            memcpy(l->table, sn_snapshot_shard_boxes(s->held[x->number].file.p), (size_t)bytes);
         SN_TRY(c->ops->broadcast(c, l->table, bytes, x->holder, err));
-        meet_image(l, x);
+        intersect_shard(l, x);
     }
     enum sn_status st =
         l->failed ? sn_fail(err, SN_ENOMEM, "snapshots: no memory to list what is wanted") : SN_OK;
@@ -153,18 +153,18 @@ static void list_boxes(struct loading *l)
     for (int i = 0; i < t->n_all; i++)
         l->first[i] = -1;
     for (int i = 0; i < t->n_tensors; i++) {
-        int64_t weight = sn_image_weight(l->s->tensor[i]);
+        int64_t weight = sn_snapshot_shard_weight(l->s->tensor[i]);
         l->missing[i] = t->tensors[i].folds > 0 ? 0 : t->tensors[i].n_rows * t->tensors[i].n_cols;
         l->next[i] = l->first[weight];
         l->first[weight] = i;
     }
 }
 
-/* The images may be of a run without replicas. */
+/* The snapshot shards may be of a run without replicas. */
 static bool may_lack(const struct loading *l, int i)
 {
     const struct sn_state_tensor *t = &l->state->tensors[i];
-    bool is_replica = sn_image_kind(l->s->tensor[i]) == SN_IMAGE_REPLICA;
+    bool is_replica = sn_snapshot_shard_kind(l->s->tensor[i]) == SN_SNAPSHOT_SHARD_REPLICA;
     return is_replica && l->missing[i] == t->n_rows * t->n_cols;
 }
 
@@ -204,7 +204,7 @@ static enum sn_status sort_wants(struct loading *l, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status tell_counts(struct loading *l, struct sn_err *err)
+static enum sn_status exchange_counts(struct loading *l, struct sn_err *err)
 {
     struct sn_comm *c = l->s->env.comm;
     struct sn_transfer t = {.kind = SN_ALL_TO_ALL,
@@ -220,8 +220,8 @@ static enum sn_status tell_counts(struct loading *l, struct sn_err *err)
     for (int r = 0; r < c->size; r++)
         most = r != c->rank ? highest(most, l->is_asked[r]) : most;
     l->others = sn_alloc_n((size_t)most + 1, sizeof(*l->others));
-    l->out = sn_alloc_n(CHUNK, sizeof(float));
-    l->in = sn_alloc_n(CHUNK, sizeof(float));
+    l->out = sn_alloc_n(MESSAGE_FLOATS, sizeof(float));
+    l->in = sn_alloc_n(MESSAGE_FLOATS, sizeof(float));
     enum sn_status st = l->others && l->out && l->in
                             ? SN_OK
                             : sn_fail(err, SN_ENOMEM, "snapshots: no memory to read them");
@@ -233,7 +233,7 @@ static enum sn_status tell_counts(struct loading *l, struct sn_err *err)
 static const float *values_of(const struct sn_snapshot *s, const struct ask *a)
 {
     const struct sn_held *h = &s->held[a->number];
-    return sn_image_values(h->file.p, &h->head) + a->at;
+    return sn_snapshot_shard_values(h->file.p, &h->head) + a->at;
 }
 
 static void copy_rows(float *to, int64_t to_ld, const float *from, const struct ask *a,
@@ -243,11 +243,11 @@ static void copy_rows(float *to, int64_t to_ld, const float *from, const struct 
         memcpy(to + r * to_ld, from + r * from_ld, (size_t)a->cols * sizeof(float));
 }
 
-/* How many of n asks go into one chunk, and their floats. */
-static int64_t chunk_of(const struct ask *a, int64_t n, int64_t *floats)
+/* How many of n asks go into one message, and their floats. */
+static int64_t message_of(const struct ask *a, int64_t n, int64_t *floats)
 {
     int64_t k = 0;
-    for (*floats = 0; k < n && *floats + a[k].rows * a[k].cols <= CHUNK; k++)
+    for (*floats = 0; k < n && *floats + a[k].rows * a[k].cols <= MESSAGE_FLOATS; k++)
         *floats += a[k].rows * a[k].cols;
     return k;
 }
@@ -284,7 +284,7 @@ static void unpack(struct loading *l, const struct want *w, int64_t n)
     }
 }
 
-/* Answer `to`, be answered by `from`, a chunk of each at a time. */
+/* Answer `to`, be answered by `from`, a message of each at a time. */
 static enum sn_status answer(struct loading *l, int to, int from, struct sn_err *err)
 {
     int64_t left_out = l->is_asked[to], left_in = l->asks[from];
@@ -292,8 +292,8 @@ static enum sn_status answer(struct loading *l, int to, int from, struct sn_err 
     const struct want *want = l->want + l->begins[from];
     while (left_out || left_in) {
         int64_t floats_out, floats_in;
-        int64_t n_out = chunk_of(out, left_out, &floats_out);
-        int64_t n_in = chunk_of(in, left_in, &floats_in);
+        int64_t n_out = message_of(out, left_out, &floats_out);
+        int64_t n_in = message_of(in, left_in, &floats_in);
         sn_request a =
             sn_snapshot_post(l->s, SN_RECV, from, l->in, floats_in * (int64_t)sizeof(float));
         pack(l, out, n_out);
@@ -327,7 +327,7 @@ static enum sn_status fetch(struct loading *l, struct sn_err *err)
     int rank = l->s->env.comm->rank, size = l->s->env.comm->size;
     enum sn_status st = sn_snapshot_agree(l->s, sort_wants(l, err), err);
     if (st == SN_OK)
-        st = tell_counts(l, err);
+        st = exchange_counts(l, err);
     for (int64_t i = l->begins[rank]; st == SN_OK && i < l->begins[rank + 1]; i++)
         take(l, &l->want[i], values_of(l->s, &l->mine[i]), l->mine[i].ld);
     for (int k = 1; st == SN_OK && k < size; k++)
@@ -335,16 +335,16 @@ static enum sn_status fetch(struct loading *l, struct sn_err *err)
     return st;
 }
 
-/* Replicas that no image has are the masters, rounded: the same boxes of their weights. */
+/* Replicas that no snapshot shard has are the masters, rounded: the same boxes of their weights. */
 static void fill_replicas(const struct loading *l)
 {
     for (int i = 0; i < l->state->n_tensors; i++) {
         const struct sn_state_tensor *t = &l->state->tensors[i];
-        int64_t weight = sn_image_weight(l->s->tensor[i]);
+        int64_t weight = sn_snapshot_shard_weight(l->s->tensor[i]);
         for (int k = may_lack(l, i) ? l->first[weight] : -1; k >= 0; k = l->next[k]) {
             const struct sn_state_tensor *m = &l->state->tensors[k];
-            bool same = sn_image_kind(l->s->tensor[k]) == SN_IMAGE_PLAIN && m->row == t->row &&
-                        m->col == t->col;
+            bool same = sn_snapshot_shard_kind(l->s->tensor[k]) == SN_SNAPSHOT_SHARD_PLAIN &&
+                        m->row == t->row && m->col == t->col;
             for (int64_t r = 0; same && r < t->n_rows; r++)
                 sn_state_put(t, r, 0, t->n_cols, m->p + r * m->ld);
         }
@@ -381,12 +381,12 @@ static void fini(struct loading *l)
         sn_free(all[i]);
 }
 
-/* The scalars, from whoever holds the image of rank 0. */
+/* The scalars, from whoever holds the snapshot shard of rank 0. */
 static enum sn_status load_scalars(struct sn_snapshot *s, struct sn_state_scalars *out,
                                    struct sn_err *err)
 {
     struct sn_comm *c = s->env.comm;
-    const struct sn_image_record *x = &s->record[s->choice.of[0]];
+    const struct sn_snapshot_shard_record *x = &s->record[s->choice.of[0]];
     struct sn_state_scalars scalars = {0};
     if (x->holder == c->rank)
         scalars = s->held[x->number].head.scalars;
@@ -417,7 +417,7 @@ enum sn_status sn_snapshot_load(struct sn_snapshot *s, struct sn_state *state, b
     int64_t dropped[SN_NAXES] = {0}; /* no step's traffic */
     enum sn_status st = sn_snapshot_agree(s, prepare(&l, err), err);
     if (st == SN_OK)
-        st = meet_all(&l, err);
+        st = intersect_all(&l, err);
     *loaded = st == SN_OK && is_complete(&l);
     if (st == SN_OK)
         st = agree_on(s, loaded, err);

@@ -35,7 +35,7 @@
 struct sn_state_tensor {
     const char *group;      /* "model" (fp32 master weights), a moment's, or above */
     const char *name;       /* "layers.3.attn.q.weight" */
-    int param, piece;       /* of a rank's own state: their numbers in the model */
+    int param, tensor;      /* of a rank's own state: their numbers in the model */
     int64_t rows, cols;     /* of the whole logical tensor */
     int64_t row, col;       /* where the box begins in it */
     int64_t n_rows, n_cols; /* the box's size */
@@ -43,7 +43,7 @@ struct sn_state_tensor {
     float *p;               /* borrowed; of another type, see below */
     bool owned;             /* this rank writes it; exactly one rank owns each element */
     enum sn_dtype dtype;    /* of what p points to: fp32, of "replica" also bf16 or fp16. Files and
-                               images have fp32 */
+                               snapshot shards have fp32 */
     int folds;              /* of "feedback.R": how many holders there are; else 0 */
 };
 

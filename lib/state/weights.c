@@ -16,18 +16,18 @@ static float *address(struct sn_exec *x, const struct sn_job *j, int buf)
 
 /* --- what this rank holds of the logical tensors ---------------------------------------------- */
 
-static void add_shape(struct sn_state *s, const char *group, const struct sn_param *q, int piece)
+static void add_shape(struct sn_state *s, const char *group, const struct sn_param *q, int tensor)
 {
     s->all[s->n_all++] =
-        (struct sn_state_shape){group, q->piece[piece].name, q->piece[piece].rows, q->cols};
+        (struct sn_state_shape){group, q->tensor[tensor].name, q->tensor[tensor].rows, q->cols};
 }
 
 static void list_all(struct sn_state *s, const struct sn_config *c, const struct sn_model *m)
 {
     for (int g = 0; g < sn_state_plain(c); g++)
         for (int i = 0; i < m->n_params; i++)
-            for (int k = 0; k < m->params[i].n_pieces; k++)
-                if (g == SN_STATE_MODEL || sn_param_learns(&m->params[i]))
+            for (int k = 0; k < m->params[i].n_tensors; k++)
+                if (g == SN_STATE_MODEL || sn_param_trains(&m->params[i]))
                     add_shape(s, sn_state_kind_name(c, (enum sn_state_kind)g), &m->params[i], k);
 }
 
@@ -42,7 +42,7 @@ static void list_extras(struct sn_state *s, const struct sn_job *j,
 {
     const struct sn_model *m = j->model;
     for (int i = 0, at = 0; extra && i < m->n_params; i++)
-        for (int k = 0; k < m->params[i].n_pieces; k++, at++) {
+        for (int k = 0; k < m->params[i].n_tensors; k++, at++) {
             if (extra[at].has_replica)
                 add_shape(s, sn_state_kind_name(j->config, SN_STATE_REPLICA), &m->params[i], k);
             for (int h = 0; h < extra[at].holders; h++)
@@ -54,10 +54,10 @@ static void list_extras(struct sn_state *s, const struct sn_job *j,
 static enum sn_status make_lists(struct sn_state *s, const struct sn_job *j,
                                  const struct sn_state_extra *extra, struct sn_err *err)
 {
-    size_t pieces = (size_t)sn_model_piece_count(j->model);
-    size_t all = pieces * (size_t)sn_state_plain(j->config);
+    size_t tensors = (size_t)sn_model_tensor_count(j->model);
+    size_t all = tensors * (size_t)sn_state_plain(j->config);
     int most = 0;
-    for (size_t i = 0; extra && i < pieces; i++) {
+    for (size_t i = 0; extra && i < tensors; i++) {
         all += (size_t)extra[i].has_replica + (size_t)extra[i].holders;
         most = extra[i].holders > most ? extra[i].holders : most;
     }
@@ -88,10 +88,10 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
         bool has_number = b->kind == SN_STATE_FEEDBACK;
         s->tensors[i] = (struct sn_state_tensor){
             .group = has_number ? name_of(s, b->holder) : sn_state_kind_name(j->config, b->kind),
-            .name = param->piece[b->piece].name,
+            .name = param->tensor[b->tensor].name,
             .param = b->param,
-            .piece = b->piece,
-            .rows = param->piece[b->piece].rows,
+            .tensor = b->tensor,
+            .rows = param->tensor[b->tensor].rows,
             .cols = param->cols,
             .row = b->row,
             .col = b->col,
@@ -112,7 +112,7 @@ static void factors_begin(struct sn_exec *x, const struct sn_job *j, int bucket)
     const struct sn_bucket *b = &j->buckets[bucket];
     int rank = sn_low_rank_of(j, b);
     for (struct sn_low_rank m = {0}; sn_low_rank_next(j, bucket, &m);) {
-        const struct sn_shard_piece *q = j->shards[m.part].piece;
+        const struct sn_shard_tensor *q = j->shards[m.shard].tensor;
         char name[112];
         (void)snprintf(name, sizeof(name), "%s.factors", sn_low_rank_name(j, &m));
         sn_rng_normal(sn_rng_key(j->config->run.seed, name), (uint64_t)(q->col * rank),
@@ -160,7 +160,7 @@ enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j,
     for (int i = 0; i < s->n_tensors; i++) {
         const struct sn_state_tensor *t = &s->tensors[i];
         const struct sn_param *p = &j->model->params[t->param];
-        int64_t at = p->piece[t->piece].row; /* at which the tensor begins in it */
+        int64_t at = p->tensor[t->tensor].row; /* at which the tensor begins in it */
         if (strcmp(t->group, sn_state_kind_name(j->config, SN_STATE_MODEL)) != 0)
             continue;
         if (t->n_cols == t->cols) {

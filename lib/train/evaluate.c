@@ -23,7 +23,7 @@ enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn
         SN_TRY(sn_loader_range(&t->valid, mine, t->eval_sequences, err));
         SN_TRY(sn_exec_run(t->exec, p, &first_sample, err));
     }
-    SN_TRY(sn_exec_chunk(t->exec, p, p->n_chunks - 1, (struct sn_at){.micros = 1}, err));
+    SN_TRY(sn_exec_segment(t->exec, p, p->n_segments - 1, (struct sn_at){.micros = 1}, err));
     *loss = s->loss_sum / s->tokens_in_step;
     int64_t dropped[SN_NAXES] = {0}; /* not the training step's */
     sn_exec_take_sent(t->exec, dropped);

@@ -1,9 +1,9 @@
 /*
  * generate.c - sampling text with the compiled generate program.
  *
- * The window of the last S tokens runs through the forward chunk; the head chunk gives the logits
- * of its last row. Every token costs a whole window: right for a look at what was learnt, not for
- * serving.
+ * The window of the last S tokens runs through the forward segment; the head segment gives the
+ * logits of its last row. Every token costs a whole window: right for a look at what was learnt,
+ * not for serving.
  */
 #include "lib/train/trainer_state.h"
 
@@ -105,9 +105,9 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
     enum sn_status st = SN_OK;
     for (int64_t n = o->n_prompt; n < total && st == SN_OK; n++) {
         struct sn_at at = {.micros = 1, .row = fill_window(window, seq, tokens, n)};
-        st = sn_exec_chunk(t->exec, &t->job->generate, 0, at, err);
+        st = sn_exec_segment(t->exec, &t->job->generate, 0, at, err);
         if (st == SN_OK)
-            st = sn_exec_chunk(t->exec, &t->job->generate, 1, at, err);
+            st = sn_exec_segment(t->exec, &t->job->generate, 1, at, err);
         if (st == SN_OK)
             st = sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err);
         if (st != SN_OK)

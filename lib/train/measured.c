@@ -12,7 +12,7 @@
 enum { PIECE = 256 }; /* events of each rank that are gathered at once */
 
 /* What a rank says of its timeline, before the events. */
-struct told {
+struct rank_report {
     struct sn_clock_notes notes;
     double begin, end, unsure;
     int64_t n, lost;
@@ -30,7 +30,7 @@ struct rank {
 struct writing {
     FILE *f;
     const struct sn_measured_env *env;
-    struct told *told; /* of all ranks, as everything below; NULL but on rank 0 */
+    struct rank_report *report; /* of all ranks, as everything below; NULL but on rank 0 */
     struct rank *rank;
     struct sn_timed *events; /* PIECE of each */
     double origin;           /* on the clock of rank 0 */
@@ -65,21 +65,21 @@ static enum sn_status note_clocks(struct sn_clock_notes *n, struct sn_comm *c, s
 
 /* --- slices ----------------------------------------------------------------------------------- */
 
-/* What the simulator calls a chunk; false: it computes nothing. */
-static bool kind_of(const struct sn_chunk *c, enum sn_event_kind *out)
+/* What the simulator calls a segment; false: it computes nothing. */
+static bool kind_of(const struct sn_segment *c, enum sn_event_kind *out)
 {
     switch (c->kind) {
-    case SN_CHUNK_FORWARD:
+    case SN_SEGMENT_FORWARD:
         *out = SN_EVENT_FORWARD;
         return true;
-    case SN_CHUNK_BACKWARD:
-    case SN_CHUNK_INPUT_GRAD:
+    case SN_SEGMENT_BACKWARD:
+    case SN_SEGMENT_INPUT_GRAD:
         *out = SN_EVENT_BACKWARD;
         return true;
-    case SN_CHUNK_WEIGHT_GRAD:
+    case SN_SEGMENT_WEIGHT_GRAD:
         *out = SN_EVENT_WEIGHT;
         return true;
-    case SN_CHUNK_UPDATE:
+    case SN_SEGMENT_UPDATE:
         *out = SN_EVENT_UPDATE;
         return true;
     default:
@@ -87,8 +87,8 @@ static bool kind_of(const struct sn_chunk *c, enum sn_event_kind *out)
     }
 }
 
-static void add_chunk(struct writing *w, const struct rank *r, const struct sn_chunk *c,
-                      struct sn_trace_slice *s)
+static void add_segment(struct writing *w, const struct rank *r, const struct sn_segment *c,
+                        struct sn_trace_slice *s)
 {
     enum sn_event_kind kind;
     if (!kind_of(c, &kind) || s->end == s->begin)
@@ -130,14 +130,14 @@ static void add_operation(struct writing *w, const struct rank *r, const struct 
 static void add_event(struct writing *w, struct rank *r, const struct sn_timed *e)
 {
     const struct sn_sched *sched = &r->program->sched[e->sched];
-    const struct sn_chunk *chunk = &r->program->chunks[sched->chunk];
+    const struct sn_segment *segment = &r->program->segments[sched->segment];
     double shift = r->offset.seconds + w->origin;
     struct sn_trace_slice s = sn_slice("", "", e->at.begin - shift, e->at.end - shift);
     s.micro = sched->micro;
-    s.part = r->program->parts > 1 ? chunk->scope.virtual_stage : -1;
+    s.vstage = r->program->vstages > 1 ? segment->scope.virtual_stage : -1;
     s.slot = sched->slot;
-    if (e->op == SN_TIMED_CHUNK)
-        add_chunk(w, r, chunk, &s);
+    if (e->op == SN_TIMED_SEGMENT)
+        add_segment(w, r, segment, &s);
     else if (e->axis == SN_TIMED_COMPUTING)
         add_operation(w, r, &r->program->ops[e->op], &s);
     else
@@ -171,16 +171,16 @@ static void open_ranks(struct writing *w, const struct sn_comm *c)
         r->stage = sn_grid_coord(&stages->job[0]->grid, i, SN_AXIS_PIPELINE);
         r->program = &stages->job[r->stage]->train;
         r->process.pid = w->env->first_pid + i;
-        if (w->told[i].node_first != w->told[0].node_first)
-            sn_clock_offset_find(&r->offset, &w->told[0].notes, &w->told[i].notes);
-        w->origin = fmin(w->origin, w->told[i].begin - r->offset.seconds);
+        if (w->report[i].node_first != w->report[0].node_first)
+            sn_clock_offset_find(&r->offset, &w->report[0].notes, &w->report[i].notes);
+        w->origin = fmin(w->origin, w->report[i].begin - r->offset.seconds);
     }
 }
 
 static void add_piece(struct writing *w, int rank, int64_t first)
 {
     struct rank *r = &w->rank[rank];
-    int64_t n = w->told[rank].n - first;
+    int64_t n = w->report[rank].n - first;
     for (int64_t i = 0; i < n && i < PIECE && w->status == SN_OK; i++) {
         const struct sn_timed *e = &w->events[rank * PIECE + i];
         if (e->sched < 0 || e->sched >= r->program->n_sched || e->op >= r->program->n_ops)
@@ -200,7 +200,7 @@ static void add_names(struct writing *w, const struct sn_comm *c)
     char name[160], unsure[24];
     for (int i = 0; i < c->size; i++) {
         const struct rank *r = &w->rank[i];
-        const struct told *t = &w->told[i];
+        const struct rank_report *t = &w->report[i];
         int n = snprintf(name, sizeof(name), "measured: rank %d, stage %d", i, r->stage);
         double off = r->offset.unsure + t->unsure;
         if (off > 0)
@@ -216,19 +216,19 @@ static void add_names(struct writing *w, const struct sn_comm *c)
 
 /* --- all ranks -------------------------------------------------------------------------------- */
 
-static enum sn_status tell_all(struct writing *w, const struct sn_timeline *t, struct sn_comm *c,
-                               int64_t *most, struct sn_err *err)
+static enum sn_status gather_reports(struct writing *w, const struct sn_timeline *t,
+                                     struct sn_comm *c, int64_t *most, struct sn_err *err)
 {
-    struct told mine = {.begin = t->begin,
-                        .end = t->end,
-                        .unsure = t->unsure,
-                        .n = t->n,
-                        .lost = t->lost,
-                        .node_first = c->node_first};
+    struct rank_report mine = {.begin = t->begin,
+                               .end = t->end,
+                               .unsure = t->unsure,
+                               .n = t->n,
+                               .lost = t->lost,
+                               .node_first = c->node_first};
     SN_TRY(note_clocks(&mine.notes, c, err));
-    SN_TRY(c->ops->gather(c, &mine, (int64_t)sizeof(mine), w->told, 0, err));
-    for (int i = 0; w->told && i < c->size; i++)
-        *most = w->told[i].n > *most ? w->told[i].n : *most;
+    SN_TRY(c->ops->gather(c, &mine, (int64_t)sizeof(mine), w->report, 0, err));
+    for (int i = 0; w->report && i < c->size; i++)
+        *most = w->report[i].n > *most ? w->report[i].n : *most;
     return c->ops->broadcast(c, most, (int64_t)sizeof(*most), 0, err);
 }
 
@@ -252,7 +252,7 @@ static enum sn_status write_all(struct writing *w, const struct sn_timeline *t, 
                                 struct sn_err *err)
 {
     int64_t most = 0;
-    SN_TRY(tell_all(w, t, c, &most, err));
+    SN_TRY(gather_reports(w, t, c, &most, err));
     if (w->rank)
         open_ranks(w, c);
     SN_TRY(gather_events(w, t, c, most, err));
@@ -269,10 +269,10 @@ enum sn_status sn_measured_write(FILE *f, const struct sn_measured_env *env,
     enum sn_status st = SN_OK;
     size_t n = (size_t)comm->size;
     if (comm->rank == 0) {
-        w.told = sn_alloc_n(n, sizeof(*w.told));
+        w.report = sn_alloc_n(n, sizeof(*w.report));
         w.events = sn_alloc_n(n, PIECE * sizeof(*w.events));
         w.rank = sn_alloc_n(n, sizeof(*w.rank));
-        if (!w.told || !w.events || !w.rank)
+        if (!w.report || !w.events || !w.rank)
             st = sn_fail(err, SN_ENOMEM, "trace: no memory for %d ranks", comm->size);
     }
     st = comm->ops->agree(comm, st, err);
@@ -283,7 +283,7 @@ enum sn_status sn_measured_write(FILE *f, const struct sn_measured_env *env,
         *err = w.err;
     }
     sn_str_fini(&w.text);
-    sn_free(w.told);
+    sn_free(w.report);
     sn_free(w.events);
     sn_free(w.rank);
     return st;

@@ -170,9 +170,9 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
         number(f, "aux_loss", r->aux_loss);
     if (r->has_z_loss)
         number(f, "z_loss", r->z_loss);
-    if (r->has_load) {
-        number(f, "max_vio", r->load.mean);
-        number(f, "max_vio_worst", r->load.worst);
+    if (r->has_imbalance) {
+        number(f, "max_vio", r->imbalance.mean);
+        number(f, "max_vio_worst", r->imbalance.worst);
     }
     number(f, "grad_norm", r->grad_norm);
     number(f, "lr", r->lr);

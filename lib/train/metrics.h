@@ -7,7 +7,7 @@
 #include "lib/program/program.h"
 #include "lib/state/state.h"
 #include "lib/train/health.h"
-#include "lib/train/load.h"
+#include "lib/train/imbalance.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ struct sn_step_report {
     double peak;                            /* FLOP/s of all ranks together; 0: unknown */
     bool has_aux_loss, has_z_loss;          /* the model's routers have these */
     double aux_loss, z_loss;                /* mean over tokens and layers, without their weights */
-    bool has_load;                          /* the model has experts: */
-    struct sn_load load;                    /* how unevenly they were chosen */
+    bool has_imbalance;                     /* the model has experts: */
+    struct sn_imbalance imbalance;          /* how unevenly they were chosen */
     bool fp16;
     double loss_scale;
     int64_t skipped;  /* steps so far */

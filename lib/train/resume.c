@@ -196,7 +196,7 @@ static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *e
 
 /* No checkpoint has PowerSGD's factors: a random start again, which costs a few steps' accuracy and
  * the same bits. */
-static void tell_of_factors(const struct sn_trainer *t)
+static void log_factors(const struct sn_trainer *t)
 {
     bool has_some = false;
     for (int i = 0; i < t->job->n_buckets; i++)
@@ -211,7 +211,7 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_stat
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     SN_TRY(t->env.comm->ops->agree(t->env.comm, restore(t, fresh, err), err));
     state_to_scalars(t);
-    tell_of_factors(t);
+    log_factors(t);
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
     int64_t step = t->state.scalars.step;
     SN_TRY(t->env.comm->ops->broadcast(t->env.comm, &step, (int64_t)sizeof(step), 0, err));

@@ -255,7 +255,7 @@ static void look_for_stall(struct sn_trainer *t)
                         what[v->phase]);
 }
 
-void sn_trainer_save_tell(struct sn_trainer *t, double *agree)
+void sn_trainer_save_report(struct sn_trainer *t, double *agree)
 {
     struct sn_saving *v = &t->saving;
     if (v->is_under_way) {

@@ -31,14 +31,14 @@ static enum sn_status create(struct sn_trainer *t, bool fresh, struct sn_err *er
                                   .staging =
                                       sn_exec_address(t->exec, &t->job->train, t->job->staging),
                                   .state = &t->state,
-                                  .capacity = t->job->image_bytes,
+                                  .capacity = t->job->snapshot_shard_bytes,
                                   .output = t->env.config->run.output,
                                   .root = t->env.memory ? t->env.memory : SN_SNAPSHOT_ROOT,
                                   .host = t->snapping.host,
                                   .solo = t->solo,
                                   .fresh = fresh};
     name_host(t);
-    sn_job_image_room(t->job, &env.room);
+    sn_job_snapshot_shard_room(t->job, &env.room);
     return sn_snapshot_create(&t->snapping.snapshot, &env, err);
 }
 
@@ -48,11 +48,13 @@ static void say_found(const struct sn_trainer *t, const struct sn_snapshot_found
     if (t->env.comm->rank != 0)
         return;
     if (f->partly >= 0)
-        sn_log(SN_LOG_WARN, "memory lacks the image of rank %d of step %lld; an older one is used",
+        sn_log(SN_LOG_WARN,
+               "memory lacks the snapshot shard of rank %d of step %lld; an older one is used",
                f->lacks, (long long)f->partly);
     if (f->step >= 0)
         sn_log(SN_LOG_INFO,
-               "resumed step %lld from memory of %d host%s: %d of %d images are partners' copies "
+               "resumed step %lld from memory of %d host%s: %d of %d snapshot shards are partners' "
+               "copies "
                "(%.3f s)",
                (long long)f->step, f->hosts, f->hosts == 1 ? "" : "s", f->kept, f->world, seconds);
 }
@@ -70,7 +72,7 @@ static enum sn_status look(struct sn_trainer *t, int64_t after, bool *loaded, st
         SN_TRY(sn_snapshot_load(s, &t->state, loaded, err));
         if (!*loaded && c->rank == 0)
             sn_log(SN_LOG_WARN,
-                   "the images of step %lld in memory do not cover the model; an "
+                   "the snapshot shards of step %lld in memory do not cover the model; an "
                    "older state is used",
                    (long long)found.step);
         found.step = *loaded ? found.step : -1;
@@ -99,7 +101,8 @@ enum sn_status sn_trainer_snapshot_open(struct sn_trainer *t, struct sn_err *err
     int exposed = sn_snapshot_exposed(s);
     if (exposed && t->env.comm->rank == 0)
         sn_log(SN_LOG_WARN,
-               "checkpoint.snapshot_every: %d of %d ranks have both images on one host, because "
+               "checkpoint.snapshot_every: %d of %d ranks have both snapshot shards on one host, "
+               "because "
                "it has more than half of the ranks; they are lost with it, but not with their "
                "processes",
                exposed, t->env.comm->size);

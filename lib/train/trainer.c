@@ -82,10 +82,11 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
     SN_TRY(sn_job_create(&t->job, &env, err));
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
-    t->said = sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->said));
+    t->summaries =
+        sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->summaries));
     t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
-    if (!t->said || !t->first_sample || !t->sample)
+    if (!t->summaries || !t->first_sample || !t->sample)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
     SN_TRY(sn_state_create(&t->state, t->exec, t->job, err));
     sn_config_format_model(&t->model_text, c);
@@ -133,7 +134,7 @@ enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_traine
         t->is_lost = st == SN_ELOST;
     }
     if (st == SN_OK)
-        st = sn_trainer_meet(t, err);
+        st = sn_trainer_handshake(t, err);
     if (st != SN_OK) {
         sn_trainer_destroy(t);
         return st;
@@ -158,7 +159,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_data_close(t->valid_data);
     sn_free(t->first_sample);
     sn_free(t->sample);
-    sn_free(t->said);
+    sn_free(t->summaries);
     sn_exec_destroy(t->exec);
     sn_job_destroy(t->job);
     sn_model_destroy(t->model);
@@ -204,10 +205,10 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
     s->nonfinite = 0;
     t->loss_scale = s->loss_scale;
-    sn_trainer_guard_begin(t, step);
+    sn_codec_monitor_begin(t, step);
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
     s->agree[SN_AGREE_TERMINATE] = wanted == SN_EXIT_TERMINATED;
-    sn_trainer_save_tell(t, s->agree);
+    sn_trainer_save_report(t, s->agree);
 }
 
 static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
@@ -250,8 +251,8 @@ static void report_routers(struct sn_trainer *t, struct sn_step_report *r)
     r->has_z_loss = m->experts.z_loss > 0;
     r->aux_loss = s->balance_sum / n;
     r->z_loss = s->z_sum / n;
-    r->has_load = true;
-    r->load = sn_load_of(sn_exec_load(t->exec), layers, m->experts.count);
+    r->has_imbalance = true;
+    r->imbalance = sn_imbalance_of(sn_exec_load(t->exec), layers, m->experts.count);
 }
 
 /* Rank 0 tells, of its host under load. A processor is measured after the first step, which need
@@ -313,7 +314,7 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .health = health,
     };
     report_routers(t, &r);
-    sn_trainer_guard_report(t, &r);
+    sn_codec_monitor_report(t, &r);
     return sn_metrics_step(t->metrics, &r, err);
 }
 
@@ -438,7 +439,7 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_DIVERGED;
         return SN_OK;
     }
-    sn_trainer_guard_end(t);
+    sn_codec_monitor_end(t);
     if (s->agree[SN_AGREE_TERMINATE] > 0)
         *leave = SN_EXIT_TERMINATED;
     else if (s->agree[SN_AGREE_SAVE] > 0)

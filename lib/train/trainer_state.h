@@ -47,7 +47,7 @@ struct sn_timing {
 };
 
 /* What a rank says of itself before step 1. */
-struct sn_said {
+struct sn_rank_summary {
     uint64_t program, config;
     int64_t traffic[SN_NAXES];
     struct sn_memory_plan memory;
@@ -75,18 +75,18 @@ struct sn_trainer {
     double peak;                        /* FLOP/s of all ranks */
     double stepping;                    /* when the first step began, since 1970; 0: none has */
     struct sn_memory_plan memory;
-    int64_t traffic[SN_NAXES];      /* planned, summed over ranks */
-    int64_t sent_by_rank[SN_NAXES]; /* planned, this rank */
-    struct sn_said *said;           /* of all ranks; rank 0 */
-    int32_t *sample;                /* room for ids and targets of one sample */
+    int64_t traffic[SN_NAXES];         /* planned, summed over ranks */
+    int64_t sent_by_rank[SN_NAXES];    /* planned, this rank */
+    struct sn_rank_summary *summaries; /* of all ranks; rank 0 */
+    int32_t *sample;                   /* room for ids and targets of one sample */
     struct sn_timing timed;
     struct sn_health health;
     float loss_scale;   /* that the step is done with */
     int skipped_in_row; /* steps without an update before the next one */
 };
 
-/* meet.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
-enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err);
+/* handshake.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
+enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err);
 /* resume.c: weights and position from a checkpoint, from train.init_from, or at random. `st` is
  * how this rank has fared so far; collective. */
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
@@ -101,7 +101,7 @@ enum sn_status sn_trainer_save(struct sn_trainer *t, struct sn_err *err);
 enum sn_status sn_trainer_save_wait(struct sn_trainer *t, struct sn_err *err);
 /* Around a step: how a save goes here into the words that the ranks add up at its end, and what
  * follows from them. A failure anywhere is one on all ranks. */
-void sn_trainer_save_tell(struct sn_trainer *t, double *agree);
+void sn_trainer_save_report(struct sn_trainer *t, double *agree);
 enum sn_status sn_trainer_save_follow(struct sn_trainer *t, struct sn_err *err);
 /* Before the state goes, also after a failure: nobody reads it any more. */
 void sn_trainer_save_close(struct sn_trainer *t);
@@ -120,9 +120,9 @@ bool sn_trainer_is_stuck(struct sn_trainer *t);
 
 /* guard.c: what codecs lose (layout.compress.sample), and what follows from it (.guard). Before a
  * step; into its report; after it, before the state is saved: levels are part of it. */
-void sn_trainer_guard_begin(struct sn_trainer *t, int64_t step);
-void sn_trainer_guard_report(const struct sn_trainer *t, struct sn_step_report *r);
-void sn_trainer_guard_end(struct sn_trainer *t);
+void sn_codec_monitor_begin(struct sn_trainer *t, int64_t step);
+void sn_codec_monitor_report(const struct sn_trainer *t, struct sn_step_report *r);
+void sn_codec_monitor_end(struct sn_trainer *t);
 
 /* snapshot_step.c: nothing without checkpoint.snapshot_every. Collective, but fence, sent and
  * close. Before the state is loaded: fill it from memory if there is a step after `after` there. */

@@ -14,9 +14,10 @@
  *   - ranks that wait for each other;
  *   - operations that write what a posted operation still reads or writes, or read what it writes,
  *     before its wait (`only` and ZeRO slices are not looked into: each counts as all of them);
- *   - operations that read what nothing has written before them, that lack an operand of their kind,
+ *   - operations that read what nothing has written before them, that lack an operand of their
+ *   kind,
  *     or that add to one that is only written;
- *   - waits for operations that do not exist, and chunks or slots outside the program.
+ *   - waits for operations that do not exist, and segments or slots outside the program.
  *
  * It knows no model and no backend, computes nothing and needs no other process.
  */

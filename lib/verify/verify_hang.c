@@ -136,7 +136,7 @@ static struct at into_cycle(const struct sn_world *w, struct at at)
     return fast;
 }
 
-static enum sn_status tell_chain(const struct sn_world *w, struct at start, struct sn_err *err)
+static enum sn_status report_chain(const struct sn_world *w, struct at start, struct sn_err *err)
 {
     char text[LINKS * LINK_BYTES], what[LINK_BYTES];
     int n = snprintf(text, sizeof(text), "%s", sn_rank_text(w->grid, start.rank).s);
@@ -169,5 +169,5 @@ enum sn_status sn_world_hang(const struct sn_world *w, struct sn_err *err)
         if (port >= 0)
             return unmatched(w, i, port, err);
     }
-    return tell_chain(w, into_cycle(w, (struct at){first, false}), err);
+    return report_chain(w, into_cycle(w, (struct at){first, false}), err);
 }

@@ -41,7 +41,7 @@ static struct sn_byte_span span_of(const struct sn_memory_at *at, const struct s
 }
 
 /* Does some row of `a` meet `b`, which is one piece? */
-static bool meet(const struct sn_byte_span *a, const struct sn_byte_span *b)
+static bool overlap(const struct sn_byte_span *a, const struct sn_byte_span *b)
 {
     int64_t begin = b->at, end = b->at + b->width;
     if (a->rows == 0 || b->rows == 0 || a->at >= end)
@@ -196,7 +196,7 @@ static enum sn_status check_read(const struct sn_flights *f, const struct sn_mem
 {
     struct sn_byte_span s = span_of(at, v, sn_op_is_posted(&at->of->program->ops[op]));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next)
-        if (f->uses[i].writes && meet(&s, &f->uses[i].span))
+        if (f->uses[i].writes && overlap(&s, &f->uses[i].span))
             return clash(at, (const int[]){op, f->uses[i].op}, "reads", "writes", err);
     return SN_OK;
 }
@@ -219,7 +219,7 @@ static enum sn_status check_written(const struct sn_flights *f, const struct sn_
     struct sn_byte_span s = span_of(at, v, sn_op_is_posted(&ops[op]));
     for (int i = newest(f, v); i >= 0; i = f->uses[i].next) {
         const struct sn_buffer_use *u = &f->uses[i];
-        if (meet(&s, &u->span) && !(u->writes && other_rows(&ops[op], &ops[u->op])))
+        if (overlap(&s, &u->span) && !(u->writes && other_rows(&ops[op], &ops[u->op])))
             return clash(at, (const int[]){op, u->op}, "writes", u->writes ? "writes" : "reads",
                          err);
     }

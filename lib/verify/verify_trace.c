@@ -268,14 +268,15 @@ static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
 {
     const struct sn_program *p = x->t->program;
     struct sn_memory_at at = {x->of, s->micro, s->slot, s->late};
-    bool known = s->chunk >= 0 && s->chunk < p->n_chunks && s->micro >= 0 && s->micro < p->micros;
-    if (!known || s->slot < 0 || s->slot >= p->slots[p->chunks[s->chunk].scope.virtual_stage])
+    bool known =
+        s->segment >= 0 && s->segment < p->n_segments && s->micro >= 0 && s->micro < p->micros;
+    if (!known || s->slot < 0 || s->slot >= p->slots[p->segments[s->segment].scope.virtual_stage])
         return sn_fail(x->err, SN_EFAIL,
-                       "%s: %s: the schedule names chunk %d, micro-batch %d, slot %d, which the "
+                       "%s: %s: the schedule names segment %d, micro-batch %d, slot %d, which the "
                        "program does not have",
-                       p->name, sn_rank_text(x->of->grid, x->of->rank).s, s->chunk, s->micro,
+                       p->name, sn_rank_text(x->of->grid, x->of->rank).s, s->segment, s->micro,
                        s->slot);
-    const struct sn_chunk *c = &p->chunks[s->chunk];
+    const struct sn_segment *c = &p->segments[s->segment];
     for (int i = c->first; i < c->first + c->n; i++)
         SN_TRY(run_op(x, &at, i));
     return SN_OK;
@@ -284,16 +285,16 @@ static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
 static enum sn_status run(struct tracer *x)
 {
     const struct sn_program *p = x->t->program;
-    bool ends_apart = p->n_chunks > 0 && p->chunks[p->n_chunks - 1].kind == SN_CHUNK_UPDATE;
+    bool ends_apart = p->n_segments > 0 && p->segments[p->n_segments - 1].kind == SN_SEGMENT_UPDATE;
     for (int i = 0; i < p->n_sched; i++) {
         SN_TRY(run_entry(x, &p->sched[i]));
-        ends_apart = ends_apart && p->sched[i].chunk != p->n_chunks - 1;
+        ends_apart = ends_apart && p->sched[i].segment != p->n_segments - 1;
     }
     SN_TRY(drain(x));
     if (!ends_apart)
         return SN_OK;
     /* evaluation: once, after the last micro-batch */
-    SN_TRY(run_entry(x, &(struct sn_sched){.chunk = p->n_chunks - 1, .micro = p->micros - 1}));
+    SN_TRY(run_entry(x, &(struct sn_sched){.segment = p->n_segments - 1, .micro = p->micros - 1}));
     return drain(x);
 }
 
@@ -304,7 +305,7 @@ enum sn_status sn_trace_init(struct sn_trace *t, const struct sn_trace_of *of, s
     t->first = sn_trace_first(of->grid, of->rank) & sn_trace_groups(of->program);
     t->rank = of->rank;
     t->first_collective = t->last_collective = -1;
-    for (int v = 0; v < of->program->parts; v++)
+    for (int v = 0; v < of->program->vstages; v++)
         x.slots = of->program->slots[v] > x.slots ? of->program->slots[v] : x.slots;
     x.posted = sn_alloc_n((size_t)of->program->next_id * (size_t)x.slots + 1, sizeof(*x.posted));
     bool good = sn_flights_init(&x.flights, of->program) && x.posted;

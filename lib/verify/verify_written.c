@@ -4,7 +4,7 @@
  *
  * The schedule of one text is walked once more. A buffer of the scratch arena that an operation
  * reads must have been written, where it is read at least in part, by an operation before it: a
- * temporary in the same run of its chunk, what is kept in the same slot for the same micro-batch.
+ * temporary in the same run of its segment, what is kept in the same slot for the same micro-batch.
  * Operations of further rounds may not run, so that others cannot live on what they write. The
  * state is there before the first step.
  */
@@ -152,7 +152,7 @@ static enum sn_status walk(struct walk *w, struct sn_err *err)
     const struct sn_program *p = w->of->program;
     for (int e = 0; e < p->n_sched; e++) {
         const struct sn_sched *s = &p->sched[e];
-        const struct sn_chunk *c = &p->chunks[s->chunk];
+        const struct sn_segment *c = &p->segments[s->segment];
         struct sn_memory_at at = {w->of, s->micro, s->slot, s->late};
         for (int i = c->first; i < c->first + c->n; i++)
             SN_TRY(run_op(w, &at, e, i, err));
@@ -165,7 +165,7 @@ enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err
     const struct sn_program *p = of->program;
     struct walk w = {.of = of, .slots = 1};
     size_t ops = (size_t)p->n_ops;
-    for (int v = 0; v < p->parts; v++)
+    for (int v = 0; v < p->vstages; v++)
         w.slots = p->slots[v] > w.slots ? p->slots[v] : w.slots;
     w.first = sn_alloc_n((size_t)p->n_bufs + 2, sizeof(int));
     w.writer = sn_alloc_n(ops * SN_MAX_OUT + 1, sizeof(int));

@@ -24,7 +24,7 @@
 enum {
     WHOLE = 64 << 20,   /* bytes of a file that is read as a whole; of a longer one the end is */
     END = 256 << 10,    /* bytes of a file of which the end is enough */
-    RINGS = 4096,       /* records of ranks that are looked at */
+    RECORDERS = 4096,   /* records of ranks that are looked at */
     HANG_TIMEOUT = 300, /* seconds, where no run file says: the default of run.hang_timeout */
     LEAST_PATIENCE = 60 /* seconds */
 };
@@ -240,7 +240,7 @@ static void look_at_ranks(struct reading *r)
     (void)snprintf(folder, sizeof(folder), "%s/ranks", r->dir);
     DIR *d = opendir(folder);
     int n = 0;
-    for (struct dirent *e; d && n < RINGS && (e = readdir(d));) {
+    for (struct dirent *e; d && n < RECORDERS && (e = readdir(d));) {
         int rank = -1, used = 0;
         if (sscanf(e->d_name, "rank-%9d.ring%n", &rank, &used) != 1 || used == 0 ||
             e->d_name[used] != '\0' || rank < 0)
@@ -323,7 +323,7 @@ static enum sn_status read_all(struct reading *r, struct sn_err *err)
     sn_history_judge(r->h, &r->evidence);
     forget_expired(r->h, r->now);
     if (r->h->state == SN_RUN_UNKNOWN && r->config)
-        return sn_history_take_rings(r->h, r->dir, r->config, err);
+        return sn_history_take_recorders(r->h, r->dir, r->config, err);
     return SN_OK;
 }
 

@@ -107,7 +107,7 @@ struct sn_history {
     /* progress; NAN or -1: unknown */
     int64_t step, steps, tokens;
     double loss, grad_norm;
-    double max_vio, max_vio_worst;          /* of experts' load (lib/train/load.h); NAN: no experts */
+    double max_vio, max_vio_worst; /* of experts' load (lib/train/imbalance.h); NAN: no experts */
     double tokens_per_s, mfu, step_time;    /* medians of the last steps */
     double eta;                             /* seconds */
     double gpu_mhz, gpu_watts, gpu_celsius; /* of rank 0's device, last; NAN: unknown */
@@ -180,8 +180,8 @@ enum sn_status sn_history_take_bad(struct sn_history *h, const char *host, const
                                    double until, struct sn_err *err);
 /* Whom the ranks wait for by their records in `dir`, as the suspect of a last attempt without an
  * end; where all its processes have ended too, nobody. SN_ENOMEM. */
-enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
-                                     const struct sn_config *c, struct sn_err *err);
+enum sn_status sn_history_take_recorders(struct sn_history *h, const char *dir,
+                                         const struct sn_config *c, struct sn_err *err);
 /* Look for the newest committed checkpoint in h->checkpoints, whose word counts more than that of
  * checkpoints.jsonl. False, and nothing changed: there is no such directory. */
 bool sn_history_take_checkpoints(struct sn_history *h);

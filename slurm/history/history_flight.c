@@ -64,8 +64,8 @@ static bool find_stopped(struct sn_culprit *out, const struct sn_flight_view *v,
     return false;
 }
 
-enum sn_status sn_history_take_rings(struct sn_history *h, const char *dir,
-                                     const struct sn_config *c, struct sn_err *err)
+enum sn_status sn_history_take_recorders(struct sn_history *h, const char *dir,
+                                         const struct sn_config *c, struct sn_err *err)
 {
     struct sn_history_attempt *a = h->n_attempts ? &h->attempt[h->n_attempts - 1] : NULL;
     struct sn_culprit culprit;

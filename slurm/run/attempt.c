@@ -216,7 +216,7 @@ static enum sn_status watch(struct sn_supervisor_attempt *s, struct sn_superviso
                               .limits = {.deadline = x->deadline.end,
                                          .margin = x->config->slurm.signal_before,
                                          .hang_timeout = x->config->run.hang_timeout,
-                                         .has_rings = ranks > 1},
+                                         .has_recorders = ranks > 1},
                               .grid = &grid,
                               .attempt = s->number,
                               .ranks = ranks,

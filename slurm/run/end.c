@@ -49,18 +49,18 @@ static bool find_by_words(struct sn_culprit *c, const struct sn_supervisor *x,
 static void add_operation(struct sn_culprit *c, const struct findings *f,
                           const struct sn_supervisor_attempt *s)
 {
-    struct sn_culprit told;
-    bool same = (sn_culprit_from_sentence(&told, f->record.says) ||
-                 sn_culprit_from_sentence(&told, s->end.words.text)) &&
-                told.rank == c->rank;
+    struct sn_culprit reported;
+    bool same = (sn_culprit_from_sentence(&reported, f->record.says) ||
+                 sn_culprit_from_sentence(&reported, s->end.words.text)) &&
+                reported.rank == c->rank;
     if (!same)
         return;
-    c->seconds = c->seconds > 0 ? c->seconds : told.seconds;
+    c->seconds = c->seconds > 0 ? c->seconds : reported.seconds;
     if (c->operation[0])
         return;
-    memcpy(c->axis, told.axis, sizeof(c->axis));
-    memcpy(c->operation, told.operation, sizeof(c->operation));
-    c->behind = told.behind;
+    memcpy(c->axis, reported.axis, sizeof(c->axis));
+    memcpy(c->operation, reported.operation, sizeof(c->operation));
+    c->behind = reported.behind;
 }
 
 /* A record that stood still while others moved goes before what a rank could see; its sentence
@@ -130,11 +130,11 @@ static bool was_orderly(const struct findings *f, const struct sn_supervisor *x,
 static void find_lost_node(struct findings *f, struct sn_supervisor *x,
                            const struct sn_supervisor_attempt *s, int code)
 {
-    struct sn_culprit told;
+    struct sn_culprit reported;
     if (x->allocation.host.n == 0 || was_orderly(f, x, code, s))
         return;
-    if (sn_culprit_from_words(&told, s->end.words.text) && told.host_died)
-        sn_supervisor_node_died(x, told.host);
+    if (sn_culprit_from_words(&reported, s->end.words.text) && reported.host_died)
+        sn_supervisor_node_died(x, reported.host);
     sn_supervisor_look_at_nodes(x, true);
     f->lost = sn_supervisor_lost_node(x, &s->names);
 }

@@ -103,7 +103,7 @@ static enum sn_status record_decision(const struct sn_supervisor *x, int attempt
     return sn_journal_write(&x->journal, &line, err);
 }
 
-static enum sn_status learn_preemption(struct sn_supervisor *x, struct sn_err *err)
+static enum sn_status look_up_preemption(struct sn_supervisor *x, struct sn_err *err)
 {
     struct sn_supervisor_shape *s = &x->shape;
     if (s->knows_preemption || x->allocation.scheduler != SN_SCHED_SLURM)
@@ -133,7 +133,7 @@ enum sn_status sn_supervisor_judge(struct sn_decision *out, struct sn_supervisor
     struct sn_journal_past past;
     enum sn_cause cause;
     sn_runlock_heartbeat(&x->lock);
-    SN_TRY(learn_preemption(x, err));
+    SN_TRY(look_up_preemption(x, err));
     sn_supervisor_ask_job(x, true);
     SN_TRY(sn_supervisor_record(&cause, x, s, err));
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
@@ -150,7 +150,7 @@ enum sn_status sn_supervisor_leave_early(struct sn_decision *out, struct sn_supe
 {
     struct sn_supervisor_attempt none = {0};
     struct sn_journal_past past;
-    SN_TRY(learn_preemption(x, err));
+    SN_TRY(look_up_preemption(x, err));
     sn_supervisor_ask_job(x, true);
     SN_TRY(sn_journal_past_load(&past, x->journal.path, err));
     struct sn_end end = {.exit_code = SN_EXIT_SAVED,

@@ -90,7 +90,7 @@ static double patience(const struct sn_supervision *s, const struct sn_seen *see
 static enum sn_duty watch_motion(struct sn_supervision *s, const struct sn_seen *seen)
 {
     double still = sn_supervise_still(s, seen->now), limit = patience(s, seen);
-    if (s->limits.hang_timeout == 0 || !s->limits.has_rings)
+    if (s->limits.hang_timeout == 0 || !s->limits.has_recorders)
         return SN_DUTY_NONE;
     if (still > limit) {
         s->has_hung = true;

@@ -5,8 +5,8 @@
  *
  *   SAVE   ask the trainer to save and leave: somebody asked the supervisor to, or the end of the
  *          job's time comes near. The trainer does it at the next step boundary.
- *   LOOK   nothing has moved for run.hang_timeout: read the rings and write down who stands still.
- *          The trainer names a hang itself at that time; this is for when it cannot.
+ *   LOOK   nothing has moved for run.hang_timeout: read the flight recorders and write down who
+ *          stands still. The trainer names a hang itself at that time; this is for when it cannot.
  *   HANG   nothing has moved for twice as long: end the step.
  *   LOST   nothing moves and a node of it is dead: end the step.
  *   STOP   asked twice by a person at the keyboard, or it takes longer than it may, or its ranks
@@ -49,7 +49,7 @@ struct sn_supervise_limits {
     int hang_timeout;   /* run.hang_timeout, seconds; 0: never */
     int margin;         /* seconds before it at which a save is asked for; 0: computed */
     int most_seconds;   /* that it may take in all; 0: any */
-    bool has_rings;     /* without them a long step of one rank looks like a hang */
+    bool has_recorders; /* without them a long step of one rank looks like a hang */
     bool saves_nothing; /* who asks for a save ends it: a preflight */
 };
 

@@ -21,19 +21,19 @@ struct watch {
     struct sn_watch_end *end;
     struct sn_supervision state;
     int log; /* OUTPUT/attempts/N/launcher.err */
-    double began, next_look, next_rings;
+    double began, next_look, next_recorders;
     int64_t began_wall;
-    int64_t lowest;       /* step in the metrics since the launch: they are cut back on resume */
-    uint64_t rings;       /* what the ranks' records added up to, */
-    double rings_at;      /* when they were looked at last, */
-    uint64_t rings_moved; /* and how often that was another number */
+    int64_t lowest;      /* step in the metrics since the launch: they are cut back on resume */
+    uint64_t recorders;  /* what the ranks' records added up to, */
+    double recorders_at; /* when they were looked at last, */
+    uint64_t recorders_moved; /* and how often that was another number */
     double next_score;
     bool has_trigger;    /* the file save-and-exit was seen */
     int64_t scored;      /* step */
     int straggler, seen; /* a rank, and how much oftener it was found than not */
     bool is_scored;      /* it is written down once */
     struct sn_vigil vigil;
-    double rings_every; /* seconds between two looks at the records while nothing moves */
+    double recorders_every; /* seconds between two looks at the records while nothing moves */
 };
 
 /* The launcher's words: into the attempt's file, and the last lines kept. */
@@ -63,7 +63,7 @@ static bool read_record(const struct watch *w, struct sn_flight_view *out, int r
 }
 
 /* What the records add up to: another number when any rank has communicated. */
-static uint64_t rings_now(struct watch *w)
+static uint64_t recorders_now(struct watch *w)
 {
     struct sn_flight_view v;
     uint64_t sum = 0;
@@ -80,7 +80,7 @@ static uint64_t rings_now(struct watch *w)
 }
 
 /* The records of all ranks; NULL without memory. */
-static struct sn_flight_view *read_rings(const struct watch *w)
+static struct sn_flight_view *read_recorders(const struct watch *w)
 {
     int ranks = w->want->ranks;
     struct sn_flight_view *v = sn_alloc_n((size_t)ranks, sizeof(*v));
@@ -93,14 +93,14 @@ static struct sn_flight_view *read_rings(const struct watch *w)
 /* Seconds after which a record stands still: several looks at it. */
 static double silence(const struct watch *w)
 {
-    return 3 * w->rings_every > 3 ? 3 * w->rings_every : 3;
+    return 3 * w->recorders_every > 3 ? 3 * w->recorders_every : 3;
 }
 
 /* When all have ended, that a process is gone says nothing. */
 static void name_culprit(struct watch *w, bool have_ended)
 {
     int ranks = w->want->ranks;
-    struct sn_flight_view *v = read_rings(w);
+    struct sn_flight_view *v = read_recorders(w);
     bool *still = sn_alloc_n((size_t)ranks + 1, sizeof(*still));
     for (int i = 0; v && have_ended && i < ranks; i++)
         v[i].is_here = false;
@@ -133,12 +133,12 @@ static void score(struct watch *w, int64_t step, double step_seconds)
     struct sn_culprit c;
     struct sn_err err;
     double now = now_of(w), every = 10 * step_seconds;
-    if (!w->want->limits.has_rings || w->want->ranks > SCORED || now < w->next_score ||
+    if (!w->want->limits.has_recorders || w->want->ranks > SCORED || now < w->next_score ||
         step == w->scored)
         return; /* nothing new to be learnt */
     w->scored = step;
     w->next_score = now + (every < 5 ? 5 : every > 60 ? 60 : every);
-    struct sn_flight_view *v = read_rings(w);
+    struct sn_flight_view *v = read_recorders(w);
     sn_vigil_look(&w->vigil, now);
     for (int i = 0; v && i < w->want->ranks; i++)
         if (v[i].n >= 0)
@@ -264,18 +264,18 @@ static void fulfil(struct watch *w, enum sn_duty duty)
 
 /* Thousands of small files: not read while the metrics grow. What the first look after that finds
  * is no motion yet: it may be from before. */
-static void follow_rings(struct watch *w, double now, double soon)
+static void follow_recorders(struct watch *w, double now, double soon)
 {
     double hang = w->want->limits.hang_timeout, still = sn_supervise_still(&w->state, now);
     double after = hang / 4 < soon ? hang / 4 : soon;
-    if (!w->want->limits.has_rings || still < after || now < w->next_rings)
+    if (!w->want->limits.has_recorders || still < after || now < w->next_recorders)
         return;
-    uint64_t rings = rings_now(w);
-    if (w->rings_at > w->state.moved && rings != w->rings)
-        w->rings_moved++;
-    w->rings = rings;
-    w->rings_at = now;
-    w->next_rings = now + w->rings_every;
+    uint64_t recorders = recorders_now(w);
+    if (w->recorders_at > w->state.moved && recorders != w->recorders)
+        w->recorders_moved++;
+    w->recorders = recorders;
+    w->recorders_at = now;
+    w->next_recorders = now + w->recorders_every;
 }
 
 static bool has_given_up(const struct watch *w)
@@ -296,11 +296,11 @@ static void see(struct watch *w, struct sn_seen *seen, unsigned asked)
                              .step = p->step,
                              .step_seconds = p->step_seconds,
                              .save_seconds = p->save_seconds,
-                             .has_given_up = w->want->limits.has_rings && has_given_up(w)};
+                             .has_given_up = w->want->limits.has_recorders && has_given_up(w)};
     double still = sn_supervise_still(&w->state, now);
     double soon = sn_supervise_asks_after(&w->state, seen);
-    follow_rings(w, now, soon);
-    seen->motion = p->motion + w->rings_moved * 1000003u;
+    follow_recorders(w, now, soon);
+    seen->motion = p->motion + w->recorders_moved * 1000003u;
     if (still > w->want->limits.hang_timeout / 2.0)
         seen->is_saving = sn_rundir_is_saving(w->want->rundir);
     if (still > soon && seen->motion == w->state.motion && w->want->has_lost_node)
@@ -370,8 +370,8 @@ enum sn_status sn_watch_run(struct sn_watch_end *out, const struct sn_watch_want
     struct watch w = {.want = want, .end = out};
     *out = (struct sn_watch_end){.culprit.rank = -1};
     SN_TRY(sn_vigil_init(&w.vigil, want->ranks, err));
-    w.rings_every = hang < 0.5 ? 0.5 : hang > 5 ? 5 : hang;
-    w.rings_every = w.rings_every < many ? many : w.rings_every;
+    w.recorders_every = hang < 0.5 ? 0.5 : hang > 5 ? 5 : hang;
+    w.recorders_every = w.recorders_every < many ? many : w.recorders_every;
     begin(&w);
     const struct sn_child_want child = {.argv = want->command->word,
                                         .environment = want->environment->word,

@@ -1,10 +1,10 @@
 /*
- * watch.h - one attempt under the supervisor's eyes: signals, stderr, rings and metrics in one poll
- * loop, from the start of the launcher to its end.
+ * watch.h - one attempt under the supervisor's eyes: signals, stderr, flight recorders and metrics
+ * in one poll loop, from the start of the launcher to its end.
  *
- * What to do is decided by slurm/supervisor/supervise.h; here it is done: a signal to the launcher that it
- * passes on to every rank, or one that ends a step that hangs (slurm/scheduler/launcher.h), and lines in the
- * journal.
+ * What to do is decided by slurm/supervisor/supervise.h; here it is done: a signal to the launcher
+ * that it passes on to every rank, or one that ends a step that hangs (slurm/scheduler/launcher.h),
+ * and lines in the journal.
  */
 #ifndef SN_WATCH_H
 #define SN_WATCH_H
@@ -41,7 +41,7 @@ struct sn_watch_end {
     unsigned asked;                /* enum sn_asked, all of the attempt */
     bool has_hung;                 /* the supervisor ended it because nothing moved, */
     bool has_lost;                 /* or because a node of it is dead */
-    struct sn_culprit culprit;     /* kind NONE: the rings told nothing */
+    struct sn_culprit culprit;     /* kind NONE: the flight recorders told nothing */
     struct sn_tail words;          /* the launcher's last lines */
     double seconds, start_seconds; /* in all; to the first finished step, 0: there was none */
     struct sn_rundir_progress progress;

@@ -129,7 +129,7 @@ static void sweep(struct bench *b, int64_t max)
         for (int64_t bytes = 256; bytes <= max; bytes *= 8) {
             double t[2];
             for (int window = 0; window < 2; window++) {
-                sn_engine_use_windows(b->comm, window);
+                sn_engine_use_shm(b->comm, window);
                 t[window] = median_of(b, (enum sn_collective)kind, bytes);
             }
             double best = t[0] < t[1] ? t[0] : t[1];

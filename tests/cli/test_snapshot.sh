@@ -70,7 +70,7 @@ saving="snapshot_every: 1"
 configure one "data: 2, tensor: 2"
 run mpi 4 "$train" "$tmp/one.yaml" --stop-after 4
 like "on one host a warning says that its loss is not covered" "$err" \
-    'snapshot_every: 4 of 4 ranks have both images on one host'
+    'snapshot_every: 4 of 4 ranks have both snapshot shards on one host'
 run "$BUILD/bin/sennit-plan" "$tmp/one.yaml" --json
 is "what one snapshot sends is planned" "$(printf '%s\n' "$out" | sed -n 's/.*"snapshot_bytes": \([0-9]*\).*/\1/p')" \
     "$(metric snapshot_bytes "$tmp/one/metrics.jsonl" | tail -n 1)"
@@ -113,7 +113,7 @@ lose 2
 configure two "data: 2, tensor: 2"
 run $netns run "$tmp/n" 4 "$train" "$tmp/two.yaml" --stop-after 4
 is "four ranks train on two hosts" "$rc" 0
-ok "with partners on the other" test "$(printf '%s\n' "$err" | grep -c 'both images on one host')" = 0
+ok "with partners on the other" test "$(printf '%s\n' "$err" | grep -c 'both snapshot shards on one host')" = 0
 for host in 2 1; do
     kill_after $((22 - 6 * host)) two "$id-$host" $netns run "$tmp/n" 4 "$train" "$tmp/two.yaml"
     ok "host $host: it is killed on the way, after step $killed" test "$killed" -lt $steps
@@ -123,7 +123,7 @@ for host in 2 1; do
     at=$(resumed two)
     ok "host $host: after step $killed the run goes on from step ${at:-none}" test "${at:-0}" -ge $((killed - 1))
     like "host $host: from copies that its partner has kept" "$err" \
-        'from memory of 1 host: 2 of 4 images are partners. copies'
+        'from memory of 1 host: 2 of 4 snapshot shards are partners. copies'
 done
 run $netns run "$tmp/n" 4 "$train" "$tmp/two.yaml"
 losses two

@@ -180,7 +180,7 @@ static int64_t live_at(const struct sn_program *p, int first, int op)
 
 static int64_t most_live(const struct sn_program *p)
 {
-    const struct sn_chunk *update = &p->chunks[p->n_chunks - 1];
+    const struct sn_segment *update = &p->segments[p->n_segments - 1];
     int64_t most = 0;
     for (int i = update->first; i < update->first + update->n; i++) {
         int64_t live = live_at(p, update->first, i);

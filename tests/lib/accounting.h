@@ -30,7 +30,7 @@ struct sn_config account_config(int tensor, int expert, bool sequence_parallel);
 /* By the difference of models of two depths, so that what is no layer falls out. */
 void account_layer(struct account *out, const struct sn_config *c);
 
-/* Most bytes of temporaries that live at once in the update chunk, and the largest slice of a
+/* Most bytes of temporaries that live at once in the update segment, and the largest slice of a
  * bucket whose gradients are not fp32; -1: *err says why. */
 int64_t account_update(const struct sn_config *c, int64_t *slice, struct sn_memory_plan *plan,
                        struct sn_err *err);

@@ -120,9 +120,9 @@ __attribute__((unused)) static void make_state(struct bench *b)
     b->state =
         (struct sn_state){.model_text = "", .ranks = 1, .tensors = b->tensors, .all = b->all};
     for (int i = 0; i < b->model->n_params; i++)
-        for (int k = 0; k < b->model->params[i].n_pieces; k++) {
+        for (int k = 0; k < b->model->params[i].n_tensors; k++) {
             const struct sn_param *p = &b->model->params[i];
-            add_whole(b, "model", p->piece[k].name, p->piece[k].rows, p->cols);
+            add_whole(b, "model", p->tensor[k].name, p->tensor[k].rows, p->cols);
         }
 }
 

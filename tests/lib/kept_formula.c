@@ -1,5 +1,6 @@
 /*
- * kept_formula.c - what a block and the ends of a part keep (kept_formula.h has the table).
+ * kept_formula.c - what a block and the ends of a virtual stage keep (kept_formula.h has the
+ * table).
  */
 #include "tests/lib/kept_formula_inner.h"
 
@@ -138,7 +139,7 @@ static void feed_forward(const struct letters *l)
                                 .delayed = true});
 }
 
-/* --- the ends of a part ----------------------------------------------------------------------- */
+/* --- the ends of a virtual stage -------------------------------------------------------------- */
 
 /* Elements of the gradient bucket of a table that is embedding and head. Positions are in it where
  * they are treated alike (lib/program/shards.c). */
@@ -233,19 +234,19 @@ static void delayed(const struct letters *l)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Layers of a part: blocks whose attention is here. */
-static struct part_place place_of(const struct sn_job *j, int part)
+/* Layers of a virtual stage: blocks whose attention is here. */
+static struct vstage_place place_of(const struct sn_job *j, int vstage)
 {
-    int piece = part * j->stages + j->stage;
-    struct part_place at = {.first = piece == 0,
-                            .last = piece == j->pieces - 1,
-                            .alone = j->stages == 1,
-                            .zero =
-                                j->group_size[SN_GROUP_REPLICA] > 1 ? j->config->layout.zero : 0,
-                            .members = j->group_size[SN_GROUP_REPLICA]};
+    int module = vstage * j->stages + j->stage;
+    struct vstage_place at = {.first = module == 0,
+                              .last = module == j->modules - 1,
+                              .alone = j->stages == 1,
+                              .zero =
+                                  j->group_size[SN_GROUP_REPLICA] > 1 ? j->config->layout.zero : 0,
+                              .members = j->group_size[SN_GROUP_REPLICA]};
     for (int i = 0; i < j->model->n_nodes; i++) {
         const struct sn_node *n = &j->model->nodes[i];
-        if (n->kind != SN_NODE_ATTENTION || j->piece_of_node[i] != piece)
+        if (n->kind != SN_NODE_ATTENTION || j->module_of_node[i] != module)
             continue;
         at.layers++;
         at.experts += sn_layer_has_experts(&j->config->model, n->layer);
@@ -258,10 +259,10 @@ static struct sn_pipeline pipeline_of(const struct sn_job *j)
     return sn_pipeline_of(&j->config->layout, j->train.micros);
 }
 
-static int slots_of(const struct sn_job *j, int part)
+static int slots_of(const struct sn_job *j, int vstage)
 {
     struct sn_pipeline p = pipeline_of(j);
-    return sn_schedule_slots(&p, j->stage, part);
+    return sn_schedule_slots(&p, j->stage, vstage);
 }
 
 /* Backwards whose weight gradients are due at the same time. */
@@ -274,7 +275,7 @@ static int lates_of(const struct sn_job *j)
 }
 
 static struct letters letters_of(struct kept_formula *a, const struct sn_config *config,
-                                 const struct part_place *at)
+                                 const struct vstage_place *at)
 {
     const struct sn_model_config *m = &config->model;
     const struct sn_layout_config *y = &config->layout;
@@ -312,7 +313,7 @@ static struct letters letters_of(struct kept_formula *a, const struct sn_config 
 }
 
 static void activations_at(struct kept_formula *out, const struct sn_config *c,
-                           const struct part_place *at)
+                           const struct vstage_place *at)
 {
     *out = (struct kept_formula){.first = at->first, .last = at->last};
     struct letters l = letters_of(out, c, at);
@@ -328,10 +329,10 @@ static void activations_at(struct kept_formula *out, const struct sn_config *c,
         delayed(&l);
 }
 
-void kept_formula(struct kept_formula *out, const struct sn_job *j, int part)
+void kept_formula(struct kept_formula *out, const struct sn_job *j, int vstage)
 {
-    struct part_place at = place_of(j, part);
+    struct vstage_place at = place_of(j, vstage);
     activations_at(out, j->config, &at);
-    out->slots = slots_of(j, part);
+    out->slots = slots_of(j, vstage);
     out->lates = lates_of(j);
 }

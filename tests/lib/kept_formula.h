@@ -1,10 +1,10 @@
 /*
  * kept_formula.h - the bytes kept from forward to backward, as a formula.
  *
- * What a compiled program keeps for a micro-batch (one slot of a part: program.h) follows from
- * model and layout alone. The formula below was written on paper and never looks at a program's
- * buffers: tests/unit/report/test_activations.c holds the placed arena to it, byte for byte, and so
- * what is read off compiled texts (lib/report/activations.h, lib/search/kept.h).
+ * What a compiled program keeps for a micro-batch (one slot of a virtual stage: program.h) follows
+ * from model and layout alone. The formula below was written on paper and never looks at a
+ * program's buffers: tests/unit/report/test_activations.c holds the placed arena to it, byte for
+ * byte, and so what is read off compiled texts (lib/report/activations.h, lib/search/kept.h).
  *
  * Letters of kernels/tensor.h, of one rank. t = tensor ranks, c = context ranks, e = bytes of the
  * storage type:
@@ -57,13 +57,13 @@
  *   which is never dropped either, instead of bounds.
  *   In C chunks: C times arrivals and expert.*, each of (W + M (C - 1)) / C rows, at most W
  *
- * A part also keeps
+ * A virtual stage also keeps
  *
  *   out          e T' D    what its last layer gives: sent, or read by the final norm
- *   received     e T' D    not on the last part: the gradient from the next one
- *   sent         e T' D    not on the first part: the gradient for the previous one
- *   final.stats  4 T' k    last part
- *   d.head       e T' D    last part: gradient of the head's input, made in the forward chunk
+ *   received     e T' D    not on the last virtual stage: the gradient from the next one
+ *   sent         e T' D    not on the first virtual stage: the gradient for the previous one
+ *   final.stats  4 T' k    last virtual stage
+ *   d.head       e T' D    last virtual stage: gradient of the head's input, made in the forward segment
  *   d.table      4 bytes   ZeRO 2 and 3, head and embedding one parameter and both here: an element
  *                          of the table's gradient bucket, which the head opens in forward. Nothing
  *                          else depends on ZeRO
@@ -80,14 +80,14 @@
  *   d.norm       e T' D    twice
  *   d.o, d.down  e T D     of the two outputs that are added to x; one for both (d.sum) where the
  *                          block is parallel without dropout
- *   d.embed      e T D     first part
+ *   d.embed      e T D     first virtual stage
  *   d.expert     e R D     with experts: of expert.y, instead of d.down (which stays where some are
  *                          shared)
  *   d.logits     e T E     with experts
  *
  * Without sequence parallelism the received gradient is one of these: the last layer's d.down
  * (without dropout, or in a parallel block; with experts d.o), or d.embed has its place (first
- * part).
+ * virtual stage).
  */
 #ifndef TESTS_LIB_KEPT_FORMULA_H
 #define TESTS_LIB_KEPT_FORMULA_H
@@ -106,7 +106,7 @@ struct kept_tensor {
     int64_t bytes; /* of all copies, each rounded up to 64 */
 };
 
-/* One slot of a part. */
+/* One slot of a virtual stage. */
 struct kept_formula {
     bool first, last;   /* holds the embedding, the head */
     int slots;          /* micro-batches in flight */
@@ -117,8 +117,9 @@ struct kept_formula {
     struct kept_tensor kept[KEPT_MAX];
 };
 
-/* The formula for part `part` of the train program. Reads the configuration, the rank's place in
- * the grid and which layers are whose; not the program. All parameters are taken to train. */
-void kept_formula(struct kept_formula *out, const struct sn_job *j, int part);
+/* The formula for virtual stage `vstage` of the train program. Reads the configuration, the rank's
+ * place in the grid and which layers are whose; not the program. All parameters are taken to
+ * train. */
+void kept_formula(struct kept_formula *out, const struct sn_job *j, int vstage);
 
 #endif

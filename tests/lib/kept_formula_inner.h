@@ -7,8 +7,8 @@
 
 #include "tests/lib/kept_formula.h"
 
-/* What a part holds. */
-struct part_place {
+/* What a virtual stage holds. */
+struct vstage_place {
     int layers, experts; /* all, and those of them that have experts */
     bool first, last;    /* holds the embedding, the head */
     bool alone;          /* there is one pipeline stage */
@@ -18,10 +18,10 @@ struct part_place {
 /* The letters of the header, and the switches of the formula. */
 struct letters {
     const struct sn_config *config;
-    const struct part_place *at;
+    const struct vstage_place *at;
     struct kept_formula *a;
     enum sn_dtype dtype;
-    int n, m, t, c;             /* layers of the part, those with experts; ranks of the axes */
+    int n, m, t, c; /* layers of the virtual stage, those with experts; ranks of the axes */
     int64_t T, region, D, q, g; /* region: T' */
     int64_t f, heads;           /* heads: H / t */
     int shared, C;

@@ -9,7 +9,7 @@
 #include "lib/sim/plan.h"
 #include "lib/state/replica_check.h"
 #include "lib/state/weights.h"
-#include "lib/train/load.h"
+#include "lib/train/imbalance.h"
 #include "lib/train/lr.h"
 #include "tests/lib/fake_device.h"
 #include "tests/lib/thread_comm.h"
@@ -219,9 +219,9 @@ static void note_load(struct shared *s, struct place *p, int step)
         for (int e = 0; e < m->experts.count; e++)
             all += got[i * m->experts.count + e];
         if (fabs(all - choices) > (dense ? 1e-6 * tokens : 0))
-            s->out->load_is_whole = false;
+            s->out->expert_load_is_whole = false;
     }
-    struct sn_load l = sn_load_of(got, layers, m->experts.count);
+    struct sn_imbalance l = sn_imbalance_of(got, layers, m->experts.count);
     s->out->max_vio[step] = l.mean + 100 * l.worst;
 }
 
@@ -309,7 +309,7 @@ static bool evaluate(struct shared *s, struct place *p)
         if (sn_exec_run(p->exec, e, &first, &err) != SN_OK)
             return failed(s, &err);
     }
-    if (sn_exec_chunk(p->exec, e, e->n_chunks - 1, (struct sn_at){.micros = 1}, &err) != SN_OK)
+    if (sn_exec_segment(p->exec, e, e->n_segments - 1, (struct sn_at){.micros = 1}, &err) != SN_OK)
         return failed(s, &err);
     if (p->job->rank == 0)
         s->out->val_loss = x->loss_sum / x->tokens_in_step;
@@ -386,11 +386,11 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
 
 void layout_train(struct layout_run *out, const struct sn_config *c)
 {
-    out->traffic_is_planned = out->load_is_whole = false;
+    out->traffic_is_planned = out->expert_load_is_whole = false;
     if (!proven(out, c))
         return;
     struct shared s = {out, c, thread_world_create(layout_ranks(c))};
-    out->traffic_is_planned = out->copies_are_whole = out->load_is_whole = true;
+    out->traffic_is_planned = out->copies_are_whole = out->expert_load_is_whole = true;
     thread_world_run(s.world, body, &s);
     thread_world_destroy(s.world);
 }

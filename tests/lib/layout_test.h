@@ -35,7 +35,7 @@ struct layout_run {
     double loss[LAYOUT_STEPS_MAX], norm[LAYOUT_STEPS_MAX];
     double val_loss;
     double max_vio[LAYOUT_STEPS_MAX]; /* of experts' load: mean over layers, + 100 x the worst */
-    bool load_is_whole;               /* every layer's experts got all choices, in every step */
+    bool expert_load_is_whole;        /* every layer's experts got all choices, in every step */
     bool traffic_is_planned;          /* every rank, every axis, every step */
     bool copies_are_whole; /* of the state, made beside each step; without devices always */
     char fault[768];       /* "" when it ran */

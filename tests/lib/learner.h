@@ -182,9 +182,10 @@ __attribute__((unused)) static const float *grad_of(const struct speaker *x, con
 {
     const struct sn_model *m = x->model;
     for (int i = 0; i < m->n_params; i++)
-        for (int k = 0; k < m->params[i].n_pieces; k++)
-            if (strcmp(m->params[i].piece[k].name, name) == 0)
-                return job_grad(x->exec, x->job, i) + m->params[i].piece[k].row * m->params[i].cols;
+        for (int k = 0; k < m->params[i].n_tensors; k++)
+            if (strcmp(m->params[i].tensor[k].name, name) == 0)
+                return job_grad(x->exec, x->job, i) +
+                       m->params[i].tensor[k].row * m->params[i].cols;
     return NULL;
 }
 

@@ -123,10 +123,10 @@ speaker_logits(struct speaker *p, float *out, const int32_t *tokens, int n, stru
             return sn_fail(err, SN_EINPUT, "logits: token %d; want 0..%d", tokens[i], m->vocab - 1);
     for (int i = 0; i < m->seq; i++)
         window[i] = i < n ? tokens[i] : 0;
-    SN_TRY(sn_exec_chunk(p->exec, &p->job->generate, 0, (struct sn_at){.micros = 1}, err));
+    SN_TRY(sn_exec_segment(p->exec, &p->job->generate, 0, (struct sn_at){.micros = 1}, err));
     for (int i = 0; i < n; i++) {
         struct sn_at at = {.micros = 1, .row = i};
-        SN_TRY(sn_exec_chunk(p->exec, &p->job->generate, 1, at, err));
+        SN_TRY(sn_exec_segment(p->exec, &p->job->generate, 1, at, err));
         memcpy(out + (size_t)i * (size_t)m->vocab, row, (size_t)m->vocab * sizeof(*out));
     }
     return SN_OK;

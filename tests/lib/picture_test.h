@@ -18,7 +18,8 @@ struct sim_fixture {
     struct sn_picture picture;
 };
 
-/* Seconds of one part's work on one micro-batch, of a transfer, and of an update with its wait. */
+/* Seconds of one virtual stage's work on one micro-batch, of a transfer, and of an update with its
+ * wait. */
 static const struct {
     double forward, backward, weight, send, update, wait;
 } sim_cost = {.010, .020, .010, .001, .030, .015};
@@ -53,22 +54,22 @@ static void sim_task(struct sim_fixture *f, const struct sn_pipeline *p, int sta
     struct sn_sim *s = &f->sim;
     struct sn_memory_curve *m = &f->curve[stage];
     int64_t slot = (int64_t)3 << 30, last = m->n ? m->point[m->n - 1].bytes : m->state;
-    int part = t->scope.virtual_stage;
+    int vstage = t->scope.virtual_stage;
     bool takes = t->phase == SN_PHASE_FORWARD;
     bool gives = t->phase == (p->kind == SN_ZERO_BUBBLE ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD);
     struct sn_memory_point *point = (struct sn_memory_point *)m->point + m->n;
     point[0] = (struct sn_memory_point){begin, last + (takes ? slot : 0) + slot / 4};
     point[1] = (struct sn_memory_point){end, point[0].bytes - slot / 4 - (gives ? slot : 0)};
     m->n += 2;
-    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, part, t->micro, 0, 0, begin,
-                                   end, 0, ""});
-    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, part, t->micro, 0, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){(enum sn_event_kind)t->phase, stage, vstage, t->micro, 0, 0,
+                                   begin, end, 0, ""});
+    sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, vstage, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .2 * (end - begin), begin + .4 * (end - begin), 1 << 20,
                                    "l0.attn.out"});
-    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, part, t->micro, 0, SN_AXIS_TENSOR,
+    sim_event(s, (struct sn_event){SN_EVENT_WAIT, stage, vstage, t->micro, 0, SN_AXIS_TENSOR,
                                    begin + .3 * (end - begin), begin + .4 * (end - begin), 0, ""});
     if (t->phase != SN_PHASE_WEIGHT)
-        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, part, t->micro, 0,
+        sim_event(s, (struct sn_event){SN_EVENT_TRANSFER, stage, vstage, t->micro, 0,
                                        SN_AXIS_PIPELINE, end, end + sim_cost.send, 4 << 20, ""});
     s->stage[stage].busy += .9 * (end - begin);
     s->stage[stage].exposed[SN_AXIS_TENSOR] += .1 * (end - begin);
@@ -144,7 +145,7 @@ static bool sim_fixture_init(struct sim_fixture *f, struct sn_pipeline p)
                                      .memory = f->curve,
                                      .limit = (int64_t)40 << 30,
                                      .micros = p.micros,
-                                     .parts = p.virtual_stages,
+                                     .vstages = p.virtual_stages,
                                      .mfu = .512};
     return true;
 }

@@ -168,13 +168,13 @@ static void run_stage(struct sim_reference *out, struct world *w, int stage)
 {
     struct stage g = {.w = w, .j = w->s->job[stage], .slots = 1};
     const struct sn_program *p = &g.j->train;
-    for (int v = 0; v < p->parts; v++)
+    for (int v = 0; v < p->vstages; v++)
         g.slots = p->slots[v] > g.slots ? p->slots[v] : g.slots;
     g.request = calloc((size_t)p->next_id * (size_t)g.slots, sizeof(*g.request));
     for (int i = 0; i < p->n_sched && g.request; i++) {
-        const struct sn_chunk *c = &p->chunks[p->sched[i].chunk];
+        const struct sn_segment *c = &p->segments[p->sched[i].segment];
         for (int k = c->first; k < c->first + c->n; k++)
-            run(&g, &p->ops[k], &p->sched[i], c->kind == SN_CHUNK_UPDATE);
+            run(&g, &p->ops[k], &p->sched[i], c->kind == SN_SEGMENT_UPDATE);
     }
     free(g.request);
     out->stage[stage] = g.sum;
@@ -185,7 +185,7 @@ static void run_stage(struct sim_reference *out, struct world *w, int stage)
 void sim_reference_run(struct sim_reference *out, const struct sn_stages *s,
                        const struct sn_pricer *p)
 {
-    int micros = s->job[0]->train.micros, tags = 2 * s->job[0]->pieces;
+    int micros = s->job[0]->train.micros, tags = 2 * s->job[0]->modules;
     size_t cells = (size_t)tags * (size_t)micros;
     struct world w = {.s = s, .p = p, .micros = micros};
     w.sent = calloc(cells, sizeof(double));

@@ -85,17 +85,17 @@ static inline struct sn_sim play(const struct subject *s, bool record)
 
 struct setting {
     enum sn_schedule kind;
-    int stages, parts, micros;
+    int stages, vstages, micros;
 };
 
 static inline struct sn_config config_of(struct setting t)
 {
     struct sn_config c = layout_config(SN_GPT2);
-    c.model.layers = t.stages * t.parts + 1; /* uneven */
+    c.model.layers = t.stages * t.vstages + 1; /* uneven */
     c.train.global_batch = t.micros;
     c.layout.schedule = t.kind;
     c.layout.pipeline = t.stages;
-    c.layout.virtual_stages = t.parts;
+    c.layout.virtual_stages = t.vstages;
     return c;
 }
 

@@ -48,8 +48,8 @@ __attribute__((unused)) static void fake_add_model(struct fake *f, const struct 
     static const char *const groups[] = {"model", "exp_avg", "exp_avg_sq"};
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < m->n_params; i++)
-            for (int k = 0; k < m->params[i].n_pieces; k++) {
-                const struct sn_piece *q = &m->params[i].piece[k];
+            for (int k = 0; k < m->params[i].n_tensors; k++) {
+                const struct sn_tensor *q = &m->params[i].tensor[k];
                 int64_t n = q->rows * m->params[i].cols;
                 float *p = fake_add(f, groups[g], q->name, q->rows, m->params[i].cols);
                 sn_rng_normal(sn_rng_key(seed + (uint64_t)g, q->name), 0, (size_t)n, 0.1f, p);

@@ -48,20 +48,20 @@ static void abort_in_the_middle(struct sn_comm *c)
 }
 
 /* Rank 1 sends more than the others expect: MPI tells them, in the words of Open MPI
- * ("MPI_ERR_TRUNCATE: ...") or MPICH ("Message truncated, ..."), or the window does. */
-static void disagree_on_the_length(struct sn_comm *c, bool windows)
+ * ("MPI_ERR_TRUNCATE: ...") or MPICH ("Message truncated, ..."), or the shared memory does. */
+static void disagree_on_the_length(struct sn_comm *c, bool shm)
 {
-    const char *want = windows ? "mpi: world all_reduce 'sum' (number 1) has "
-                               : "mpi: world all_reduce 'sum' (number 1) failed: ";
+    const char *want = shm ? "mpi: world all_reduce 'sum' (number 1) has "
+                           : "mpi: world all_reduce 'sum' (number 1) failed: ";
     struct sn_err err = {.text = ""}, again = {.text = ""};
     float *x = sn_alloc(8000);
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
-    sn_engine_use_windows(c, windows);
+    sn_engine_use_shm(c, shm);
     sn_request t = post_sum(c, x, c->rank == 1 ? 2000 : 1000, SN_F32, staging);
     enum sn_status st = c->ops->wait(c, t, &err);
     enum sn_status later = c->ops->agree(c, SN_OK, &again);
     if (st == SN_EFAIL && later == SN_EFAIL && strncmp(err.text, want, strlen(want)) == 0 &&
-        (windows || strcasestr(err.text, "trunc")) && strcmp(err.text, again.text) == 0)
+        (shm || strcasestr(err.text, "trunc")) && strcmp(err.text, again.text) == 0)
         sn_comm_abort_mpi(UNDERSTOOD);
     printf("status %d: %s\n", (int)st, err.text);
     exit(1);

@@ -242,7 +242,7 @@ static void windows_are_shared(struct sn_comm *c, bool by_messages)
         int64_t rows, cols;
     } of[] = {{0, 5}, {1, 5}, {7, 3}, {64, 48}, {11, 70000}, {3, 300000}};
     bool good = true;
-    sn_engine_use_windows(c, !by_messages);
+    sn_engine_use_shm(c, !by_messages);
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
         size_t n = (size_t)((of[i].rows + 1) * of[i].cols);
         float *window = sn_alloc_n(n, sizeof(float)), *share = sn_alloc_n(n, sizeof(float));
@@ -251,7 +251,7 @@ static void windows_are_shared(struct sn_comm *c, bool by_messages)
         sn_free(window);
         sn_free(share);
     }
-    sn_engine_use_windows(c, true);
+    sn_engine_use_shm(c, true);
     point(c, good,
           by_messages ? "shares of a window, by messages" : "shares of a window, through memory");
 }

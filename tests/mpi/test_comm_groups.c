@@ -123,7 +123,8 @@ static void fill(const struct setting *s, const struct trial *t)
     memset(s->out + out * width, GUARD_BYTE, GUARD);
 }
 
-/* What element i of member m's block of out must be; of reductions, which have one block, of out. */
+/* What element i of member m's block of out must be; of reductions, which have one block, of
+ * out. */
 static int want(const struct setting *s, const struct trial *t, int m, int64_t i)
 {
     int rank = s->comm->rank, sum = t->add ? 3 : 0;
@@ -246,7 +247,7 @@ static void collectives_are_exact(const struct setting *s, const char *grid)
     for (int windows = 0; windows < 2; windows++) {
         bool good = true;
         char what[200];
-        sn_engine_use_windows(s->comm, windows);
+        sn_engine_use_shm(s->comm, windows);
         for (int q = 0; q < SN_NGROUPS; q++)
             good = group_is_exact(s, (enum sn_group)q) && good;
         (void)snprintf(what, sizeof(what),
@@ -267,12 +268,12 @@ static void transports_and_repeats_agree(const struct setting *s, const char *gr
         t.n = i % 3 ? 5003 : 40; /* below and above what is sent at once */
         t.seed = sn_rng_key(20240607, "groups");
         size_t bytes = (size_t)out_length(s, &t) * sn_dtype_size(t.dtype);
-        sn_engine_use_windows(s->comm, true);
+        sn_engine_use_shm(s->comm, true);
         good = runs(s, &t) && good;
         memcpy(s->first, s->out, bytes);
-        sn_engine_use_windows(s->comm, false);
+        sn_engine_use_shm(s->comm, false);
         good = runs(s, &t) && memcmp(s->first, s->out, bytes) == 0 && good;
-        sn_engine_use_windows(s->comm, true);
+        sn_engine_use_shm(s->comm, true);
         good = runs(s, &t) && memcmp(s->first, s->out, bytes) == 0 && good;
     }
     (void)snprintf(what, sizeof(what), "%s: random numbers give the same bits on both, and again",

@@ -86,7 +86,7 @@ static void a_receive_holds_up_no_collective(struct sn_comm *c)
     int right = (c->rank + 1) % c->size, left = (c->rank + c->size - 1) % c->size;
     bool good = true;
     for (int k = 0; k < 10; k++) {
-        sn_engine_use_windows(c, k % 2);
+        sn_engine_use_shm(c, k % 2);
         fill(x, N, c->rank + k);
         for (int i = 0; i < N; i++)
             x[N + i] = (float)(i % 50 + c->rank);
@@ -114,7 +114,7 @@ static void a_send_overtakes_a_collective(struct sn_comm *c)
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     bool good = true;
     for (int k = 0; k < 4; k++) {
-        sn_engine_use_windows(c, k % 2);
+        sn_engine_use_shm(c, k % 2);
         fill(x, 1000, k);
         fill(y, 1000, k);
         if (c->rank == c->size - 1) {
@@ -167,7 +167,7 @@ static void groups_do_not_mix(struct sn_comm *c)
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     bool good = true;
     struct sn_transfer t = {.kind = SN_RECV, .n = 64, .peer = 1, .tag = SN_GROUP_WORLD};
-    sn_engine_use_windows(c, false); /* collectives are messages too */
+    sn_engine_use_shm(c, false); /* collectives are messages too */
     if (c->rank == 0) {
         t.group = SN_GROUP_WORLD;
         t.out = a;
@@ -195,7 +195,7 @@ static void groups_do_not_mix(struct sn_comm *c)
     good = c->ops->drain(c, &err) == SN_OK && good;
     if (c->rank == 0)
         good = holds(a, 64, 1) && holds(b, 64, 2) && good;
-    sn_engine_use_windows(c, true);
+    sn_engine_use_shm(c, true);
     point(c, good, "messages of groups mix neither with each other nor with collectives'");
     sn_free(staging);
 }
@@ -210,7 +210,7 @@ static void an_old_receive_does_not_fill_the_ring(struct sn_comm *c)
     sn_request old = 0, last = 0;
     if (c->rank == 0)
         old = receive_from(c, 1, 77, x, 100);
-    for (int i = 0; i < 3 * SN_COMM_RING; i++) {
+    for (int i = 0; i < 3 * SN_COMM_QUEUE_DEPTH; i++) {
         y[0] = 1;
         last = post_sum(c, y, 4, SN_F32, staging);
         if (i % 64 == 0)

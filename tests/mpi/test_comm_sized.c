@@ -171,11 +171,11 @@ static void blocks_arrive(struct sn_comm *c, enum sn_collective kind, bool windo
     char what[120];
     bool good = true;
     int64_t key = kind * 1000;
-    sn_engine_use_windows(c, windows);
+    sn_engine_use_shm(c, windows);
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
         for (int k = 0; k < of[i].times; k++)
             good = moves(c, kind, of[i].n, key++) && good;
-    sn_engine_use_windows(c, true);
+    sn_engine_use_shm(c, true);
     (void)snprintf(what, sizeof(what), "%s of blocks of their own lengths, %s",
                    sn_collective_name(kind), windows ? "through memory" : "by messages");
     point(c, good, what);
@@ -192,7 +192,7 @@ static void many_are_under_way(struct sn_comm *c, bool windows)
     void *staging = sn_alloc((size_t)sn_collective_staging(c->size));
     bool good = true;
     int64_t want = 0;
-    sn_engine_use_windows(c, windows);
+    sn_engine_use_shm(c, windows);
     (void)take_sent(c);
     for (int i = 0; i < N; i++) {
         m[i] = prepare(c, i % 2 ? SN_ALL_GATHER : SN_ALL_TO_ALL, group[i % 3],
@@ -208,7 +208,7 @@ static void many_are_under_way(struct sn_comm *c, bool windows)
     for (int i = 0; i < N; i++)
         good =
             finish(&m[i]) && sums[i] == (float)(c->size * i + c->size * (c->size - 1) / 2) && good;
-    sn_engine_use_windows(c, true);
+    sn_engine_use_shm(c, true);
     sn_free(staging);
     point(c, good,
           windows ? "many at once, in several groups, between sums, through memory"
@@ -380,7 +380,7 @@ static sn_request post_wrong(struct sn_comm *c, const struct wrong *w, unsigned 
     memset(out, GUARD_BYTE, (size_t)ROOM * RANKS);
     if (c->rank == 1)
         write_length(in + (begins(w->way, "own") ? ROOM : 0), w->length);
-    sn_engine_use_windows(c, !strstr(w->way, "messages"));
+    sn_engine_use_shm(c, !strstr(w->way, "messages"));
     return t.kind == SN_RECV && c->rank == 2 ? 0 : c->ops->post(c, &t);
 }
 

@@ -198,7 +198,7 @@ static int meet_but(int missing)
     sn_comm_set_watch(c, NULL, TIMEOUT);
     if (c->rank == missing)
         (void)raise(SIGSTOP);
-    enum sn_status st = sn_comm_meet(c, &err);
+    enum sn_status st = sn_comm_handshake(c, &err);
     if (st != SN_OK) {
         printf("rank %d: %s\n", c->rank, err.text);
         (void)fflush(stdout);
@@ -232,7 +232,7 @@ static int be_a_rank(const char *way, const char *folder)
     float *x = sn_alloc(4000 + (size_t)sn_collective_staging(RANKS));
     enum sn_status st;
     sn_comm_set_watch(c, recorder, TIMEOUT);
-    sn_engine_use_windows(c, strstr(way, "messages") == NULL);
+    sn_engine_use_shm(c, strstr(way, "messages") == NULL);
     if (strcmp(way, "recv") == 0)
         st = wait_for_a_message(c, x, &err);
     else if (strcmp(way, "recv-sized") == 0)

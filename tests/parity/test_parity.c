@@ -156,23 +156,23 @@ static bool read_metrics(const struct sn_config *c, struct expected *got)
     return n == STEPS;
 }
 
-static void check_piece(struct sn_trainer *t, const struct sn_safetensors *want, int param,
-                        const struct sn_piece *piece, double global)
+static void check_tensor_of(struct sn_trainer *t, const struct sn_safetensors *want, int param,
+                            const struct sn_tensor *tensor, double global)
 {
     const struct sn_job *j = sn_trainer_job(t);
     const struct sn_param *p = &j->model->params[param];
-    int64_t n = piece->rows * p->cols;
+    int64_t n = tensor->rows * p->cols;
     float *w = malloc((size_t)n * sizeof(*w));
-    const float *g = job_grad(sn_trainer_exec(t), j, param) + piece->row * p->cols;
+    const float *g = job_grad(sn_trainer_exec(t), j, param) + tensor->row * p->cols;
     struct sn_err err = {0};
-    struct sn_state_shape shape = {"model", piece->name, piece->rows, p->cols};
+    struct sn_state_shape shape = {"model", tensor->name, tensor->rows, p->cols};
     struct sn_state_tensor whole = sn_state_whole(&shape, w);
-    const struct sn_st_tensor *own = sn_safetensors_find(want, piece->name);
-    struct sn_st_box all = {0, piece->rows, 0, p->cols};
+    const struct sn_st_tensor *own = sn_safetensors_find(want, tensor->name);
+    struct sn_st_box all = {0, tensor->rows, 0, p->cols};
     enum sn_status st = own ? sn_safetensors_read(own, &all, w, p->cols, &err)
                             : sn_hf_read_box(want, &j->config->model, &whole, w, &err);
     if (st != SN_OK) {
-        tap_ok(false, "%s: %s", piece->name, err.text);
+        tap_ok(false, "%s: %s", tensor->name, err.text);
     } else {
         double off = 0, norm = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -182,7 +182,7 @@ static void check_piece(struct sn_trainer *t, const struct sn_safetensors *want,
         }
         norm = sqrt(norm);
         double scale = norm > 1e-3 * global ? norm : 1e-3 * global;
-        tap_ok(sqrt(off) <= 1e-4 * scale, "gradient of %s (off by %.1e of %.1e)", piece->name,
+        tap_ok(sqrt(off) <= 1e-4 * scale, "gradient of %s (off by %.1e of %.1e)", tensor->name,
                sqrt(off) / scale, scale);
     }
     free(w);
@@ -200,9 +200,9 @@ static void check_gradients(struct sn_trainer *t, const char *name, double globa
     }
     const struct sn_job *j = sn_trainer_job(t);
     for (int i = 0; i < j->model->n_params; i++)
-        for (int k = 0; k < j->model->params[i].n_pieces && sn_param_learns(&j->model->params[i]);
+        for (int k = 0; k < j->model->params[i].n_tensors && sn_param_trains(&j->model->params[i]);
              k++)
-            check_piece(t, want, i, &j->model->params[i].piece[k], global);
+            check_tensor_of(t, want, i, &j->model->params[i].tensor[k], global);
     sn_safetensors_close(want);
 }
 
@@ -233,7 +233,7 @@ static void check_biases(struct sn_trainer *t, const char *name)
     size_t found = 0;
     for (int i = 0; i < j->model->n_params; i++) {
         const struct sn_param *p = &j->model->params[i];
-        const json_t *want = json_object_get(biases, p->piece[0].name);
+        const json_t *want = json_object_get(biases, p->tensor[0].name);
         if (!p->is_bias)
             continue;
         const float *b = job_weight(sn_trainer_exec(t), j, i);

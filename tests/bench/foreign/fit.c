@@ -80,10 +80,10 @@ static void solve(const struct work *w, double damping, double *d)
     }
     for (int k = 0; k < n; k++)
         for (int i = k + 1; i < n; i++) {
-            double part = a[i][k] / a[k][k];
+            double vstage = a[i][k] / a[k][k];
             for (int c = k; c < n; c++)
-                a[i][c] -= part * a[k][c];
-            d[i] -= part * d[k];
+                a[i][c] -= vstage * a[k][c];
+            d[i] -= vstage * d[k];
         }
     for (int k = n - 1; k >= 0; k--) {
         for (int c = k + 1; c < n; c++)

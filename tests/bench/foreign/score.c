@@ -38,8 +38,8 @@ static double quantile(const double *sorted, int n, double q)
 {
     double at = q * (n - 1);
     int low = (int)at;
-    double part = at - low;
-    return sorted[low] + (low + 1 < n ? part * (sorted[low + 1] - sorted[low]) : 0);
+    double vstage = at - low;
+    return sorted[low] + (low + 1 < n ? vstage * (sorted[low + 1] - sorted[low]) : 0);
 }
 
 /* Rank of each value, ties shared. */

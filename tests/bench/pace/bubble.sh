@@ -3,7 +3,7 @@
 #
 # usage: tests/bench/pace/bubble.sh
 #
-# 4 stages, 8 micro-batches, 8 layers; interleaved has 2 parts on each stage. "predicted" plays the
+# 4 stages, 8 micro-batches, 8 layers; interleaved has 2 virtual stages on each stage. "predicted" plays the
 # schedule through with the costs of lib/cost (predict.c) and transfers that take no time.
 set -eu
 cd "$(dirname "$0")/../../.."

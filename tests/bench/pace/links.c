@@ -206,10 +206,10 @@ static double latency(const double seconds[SIZES])
 /* What is left of the rate of a pair when all hosts send to all: of bytes that a host receives. */
 static double crowd(int hosts, const double seconds[SIZES], double pair)
 {
-    double part = 0;
+    double vstage = 0;
     for (int s = MIDDLE; s < LARGE; s++)
-        part += (double)((hosts - 1) * sizes[s]) / seconds[s] / pair / (LARGE - MIDDLE);
-    return fmin(part, 1);
+        vstage += (double)((hosts - 1) * sizes[s]) / seconds[s] / pair / (LARGE - MIDDLE);
+    return fmin(vstage, 1);
 }
 
 static void print_level(const char *name, int ranks, const double seconds[SIZES])

@@ -3,9 +3,9 @@
  *
  * usage: build/tests/bench/pace/predict RUN.yaml MACHINE.yaml
  *
- * Compiles every stage, sums the seconds of each chunk's operations, and plays the schedule through
- * with them; transfers take no time. Prints "makespan SECONDS update SECONDS idle FRACTION": a step
- * is the first two together. For layouts whose only axis is the pipeline.
+ * Compiles every stage, sums the seconds of each segment's operations, and plays the schedule
+ * through with them; transfers take no time. Prints "makespan SECONDS update SECONDS idle
+ * FRACTION": a step is the first two together. For layouts whose only axis is the pipeline.
  */
 #include "lib/base/mem.h"
 #include "lib/cost/price.h"
@@ -19,12 +19,12 @@ struct prediction {
     struct sn_config config;
     struct sn_machine machine;
     struct sn_software software;
-    struct sn_task_cost pieces[MAX_PIECES]; /* ns */
-    double update;                          /* seconds, of the slowest stage */
+    struct sn_task_cost modules[MAX_PIECES]; /* ns */
+    double update;                           /* seconds, of the slowest stage */
 };
 
-static double chunk_seconds(const struct sn_program *p, const struct sn_pricer *price,
-                            const struct sn_chunk *c)
+static double segment_seconds(const struct sn_program *p, const struct sn_pricer *price,
+                              const struct sn_segment *c)
 {
     double seconds = 0;
     for (int i = c->first; i < c->first + c->n; i++)
@@ -33,20 +33,20 @@ static double chunk_seconds(const struct sn_program *p, const struct sn_pricer *
     return seconds;
 }
 
-static void add_chunk(struct prediction *q, const struct sn_job *j, const struct sn_chunk *c)
+static void add_segment(struct prediction *q, const struct sn_job *j, const struct sn_segment *c)
 {
     struct sn_pricer price;
     sn_pricer_init(&price, &q->machine, &q->software, j);
-    double seconds = chunk_seconds(&j->train, &price, c);
-    struct sn_task_cost *piece = &q->pieces[c->scope.virtual_stage * j->stages + j->stage];
+    double seconds = segment_seconds(&j->train, &price, c);
+    struct sn_task_cost *module = &q->modules[c->scope.virtual_stage * j->stages + j->stage];
     int64_t ns = (int64_t)(seconds * 1e9);
-    if (c->kind == SN_CHUNK_FORWARD)
-        piece->forward += ns;
-    else if (c->kind == SN_CHUNK_BACKWARD || c->kind == SN_CHUNK_INPUT_GRAD)
-        piece->backward += ns;
-    else if (c->kind == SN_CHUNK_WEIGHT_GRAD)
-        piece->weight += ns;
-    else if (c->kind == SN_CHUNK_UPDATE && seconds > q->update)
+    if (c->kind == SN_SEGMENT_FORWARD)
+        module->forward += ns;
+    else if (c->kind == SN_SEGMENT_BACKWARD || c->kind == SN_SEGMENT_INPUT_GRAD)
+        module->backward += ns;
+    else if (c->kind == SN_SEGMENT_WEIGHT_GRAD)
+        module->weight += ns;
+    else if (c->kind == SN_SEGMENT_UPDATE && seconds > q->update)
         q->update = seconds;
 }
 
@@ -57,8 +57,8 @@ static enum sn_status add_stage(struct prediction *q, const struct sn_model *m, 
         .config = &q->config, .model = m, .ops = sn_ops_cpu(), .threads = 1, .rank = stage};
     struct sn_job *j;
     SN_TRY(sn_job_create(&j, &env, err));
-    for (int c = 0; c < j->train.n_chunks; c++)
-        add_chunk(q, j, &j->train.chunks[c]);
+    for (int c = 0; c < j->train.n_segments; c++)
+        add_segment(q, j, &j->train.segments[c]);
     sn_job_destroy(j);
     return SN_OK;
 }
@@ -79,7 +79,7 @@ static enum sn_status predict(struct prediction *q, struct sn_err *err)
     SN_TRY(st);
     struct sn_pipeline p = {l->schedule, l->pipeline, l->virtual_stages,
                             q->config.train.global_batch / l->micro_batch};
-    struct sn_pipeline_cost cost = {.pieces = q->pieces};
+    struct sn_pipeline_cost cost = {.modules = q->modules};
     SN_TRY(sn_pipeline_simulate(&p, &cost, &t, err));
     (void)printf("makespan %.6f update %.6f idle %.4f\n", (double)t.makespan * 1e-9, q->update,
                  sn_pipeline_idle_fraction(&t, p.stages));

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { N = 4, ROOM = 64, GROUP = SN_GROUP_DATA, BATCHES = SN_COMM_RING };
+enum { N = 4, ROOM = 64, GROUP = SN_GROUP_DATA, BATCHES = SN_COMM_QUEUE_DEPTH };
 
 struct fake {
     struct sn_port base;

@@ -118,8 +118,9 @@ static void staging_does_not_grow_with_the_buffer(void)
         good = good && sn_collective_staging(size) <= 2 * (1 << 20) + 2 * 64 * 128 &&
                sn_collective_staging(size) >= (size - 1) * (int64_t)SN_COLLECTIVE_SMALL;
     tap_ok(good, "staging is at most 2 MiB and a little for 2..64 ranks");
-    tap_ok(sn_collective_window(1) == 0 && sn_collective_window(2) == sn_collective_window(4096) &&
-               sn_collective_window(2) < (2 << 20) + 8192,
+    tap_ok(sn_collective_shm_bytes(1) == 0 &&
+               sn_collective_shm_bytes(2) == sn_collective_shm_bytes(4096) &&
+               sn_collective_shm_bytes(2) < (2 << 20) + 8192,
            "a rank's part of the window is 2 MiB and a little, however many ranks there are");
 }
 
@@ -192,7 +193,7 @@ static void *carry_out(void *arg)
 
 static void operations_keep_their_order_through_a_full_ring(void)
 {
-    enum { N = 5 * SN_COMM_RING };
+    enum { N = 5 * SN_COMM_QUEUE_DEPTH };
     struct sn_comm_queue *q = sn_alloc(sizeof(*q));
     int64_t *place = sn_alloc_n(N, sizeof(*place));
     sn_request *request = sn_alloc_n(N, sizeof(*request));
@@ -344,7 +345,8 @@ static void a_record_tells_what_came_last(void)
     struct sn_flight_recorder *r = NULL;
     struct sn_flight_view v;
     struct sn_err err;
-    tap_ok(mkdtemp(folder) && sn_flight_open(&r, folder, 7, &err) == SN_OK, "a flight recorder is opened");
+    tap_ok(mkdtemp(folder) && sn_flight_open(&r, folder, 7, &err) == SN_OK,
+           "a flight recorder is opened");
     uint64_t last = 0;
     for (int i = 1; i <= 200; i++) {
         struct sn_flight_event e = {.number = (uint64_t)i, .group = SN_GROUP_TENSOR, .peer = -1};

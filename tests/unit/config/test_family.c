@@ -1,6 +1,6 @@
 /*
- * test_family.c - the rows of families: what is built of their traits, and that nothing about one is
- * missing elsewhere.
+ * test_family.c - the rows of families: what is built of their traits, and that nothing about one
+ * is missing elsewhere.
  */
 #include "lib/config/family.h"
 
@@ -77,12 +77,12 @@ static struct sn_model_config tiny(enum sn_family f)
         .experts = {.count = t->experts ? 2 : 0, .top_k = 1, .every = 1}};
 }
 
-static int pieces_that_end(const struct sn_model *m, const char *end)
+static int tensors_that_end(const struct sn_model *m, const char *end)
 {
     int n = 0;
     for (int i = 0; i < m->n_params; i++)
-        for (int k = 0; k < m->params[i].n_pieces; k++) {
-            const char *name = m->params[i].piece[k].name;
+        for (int k = 0; k < m->params[i].n_tensors; k++) {
+            const char *name = m->params[i].tensor[k].name;
             size_t len = strlen(name);
             n += len > strlen(end) && strcmp(name + len - strlen(end), end) == 0;
         }
@@ -104,13 +104,13 @@ static void a_model_is_what_the_row_says(enum sn_family f)
     int bits[] = {SN_LINEAR_QKV, SN_LINEAR_O, SN_LINEAR_UP, SN_LINEAR_DOWN};
     const char *ends[] = {".attn.k.bias", ".attn.o.bias", ".ffn.up.bias", ".ffn.down.bias"};
     for (int i = 0; i < 4; i++)
-        tap_ok(pieces_that_end(m, ends[i]) == (t->biases & (unsigned)bits[i] ? c.layers : 0),
+        tap_ok(tensors_that_end(m, ends[i]) == (t->biases & (unsigned)bits[i] ? c.layers : 0),
                "%s: %s is there if its bit is", name, ends[i] + 1);
     int unnamed = 0;
     struct sn_hf_at at = {0, 0};
     for (int i = 0; i < m->n_params; i++)
-        for (int k = 0; k < m->params[i].n_pieces; k++)
-            unnamed += !sn_hf_rule_of(f, m->params[i].piece[k].name, &at);
+        for (int k = 0; k < m->params[i].n_tensors; k++)
+            unnamed += !sn_hf_rule_of(f, m->params[i].tensor[k].name, &at);
     tap_ok(unnamed == 0, "%s: the field has a name for each tensor", name);
     const struct sn_hf_type *type = sn_hf_type_of(&c);
     tap_ok(type && type->family == f, "%s: the field has a type for it", name);

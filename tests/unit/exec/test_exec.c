@@ -144,8 +144,8 @@ static void splitting_backward_changes_no_bit(void)
         c.layout.split_backward = true;
         good = step(&split, c) && good;
         if (tap_ok(good, "%s: both programs run", name[f])) {
-            tap_ok(split.job->train.n_chunks == 4 && whole.job->train.n_chunks == 3,
-                   "%s: input and weight gradients are chunks of their own", name[f]);
+            tap_ok(split.job->train.n_segments == 4 && whole.job->train.n_segments == 3,
+                   "%s: input and weight gradients are segments of their own", name[f]);
             tap_ok(split.job->train.slots_bytes > whole.job->train.slots_bytes,
                    "%s: what weight gradients need is kept longer", name[f]);
             tap_ok(worst(&whole, &split) == 0, "%s: the gradients are the same bits", name[f]);

@@ -67,7 +67,7 @@ static void check_once(struct found *f, const struct sn_job *j, const struct sn_
         f->waits += p->ops[e->op].kind == SN_OP_WAIT;
     }
     for (int s = 0; s < p->n_sched; s++) {
-        const struct sn_chunk *c = &p->chunks[p->sched[s].chunk];
+        const struct sn_segment *c = &p->segments[p->sched[s].segment];
         struct sn_at at = {.micro = p->sched[s].micro, .micros = p->micros};
         for (int i = 0; i < p->n_ops; i++) {
             const struct sn_op *op = &p->ops[i];
@@ -93,7 +93,7 @@ static void check_order(struct found *f, const struct sn_job *j, const struct sn
     for (int64_t i = t->n_sched; i < t->n; i++) {
         const struct sn_timed *e = &t->event[i];
         const struct sn_op *op = &j->train.ops[e->op];
-        const struct sn_timed *chunk = &t->event[e->sched];
+        const struct sn_timed *segment = &t->event[e->sched];
         bool computes = e->axis == SN_TIMED_COMPUTING;
         bool in_turn = op->kind < SN_OP_SEND || (op->kind > SN_OP_SHIFT && op->kind < SN_OP_WAIT);
         if (!(e->at.begin >= t->begin - t->unsure) || !(e->at.end >= e->at.begin) ||
@@ -105,8 +105,8 @@ static void check_order(struct found *f, const struct sn_job *j, const struct sn
                   op->label);
         if (!computes && in_turn && !on_devices && e->at.begin < moved)
             fault(f, "'%s %s' is beside another", sn_op_name(op->kind), op->label);
-        if (computes && (e->at.begin < chunk->at.begin || e->at.end > chunk->at.end))
-            fault(f, "'%s %s' is not within its chunk", sn_op_name(op->kind), op->label);
+        if (computes && (e->at.begin < segment->at.begin || e->at.end > segment->at.end))
+            fault(f, "'%s %s' is not within its segment", sn_op_name(op->kind), op->label);
         if (computes)
             computed = e->at.end;
         else if (in_turn && e->at.end > moved)

@@ -33,11 +33,11 @@ static int differs(const struct sn_pipeline *p, const struct sn_task_cost *each,
 }
 
 /* idle / (busy + idle) = (p-1) / (v m + p-1), with busy = v m (F+B+W), is idle = (p-1)(F+B+W). */
-static void idle_is_the_usual_fraction(enum sn_schedule kind, int most_parts, const char *what)
+static void idle_is_the_usual_fraction(enum sn_schedule kind, int most_vstages, const char *what)
 {
     static const struct sn_task_cost costs[] = {{1, 2, 0}, {1, 1, 0}, {1, 1, 1}, {5, 3, 4}};
     int tried = 0, bad = 0;
-    for (int v = 1; v <= most_parts; v++)
+    for (int v = 1; v <= most_vstages; v++)
         for (int i = 0; i < COUNT(stage_counts); i++)
             for (int m = 1; m <= 48; m++) {
                 struct sn_pipeline p = {kind, stage_counts[i], v, m};
@@ -94,8 +94,8 @@ static void zero_bubble_has_one_formula_everywhere(void)
 static void unequal_stages_are_timed_apart(void)
 {
     const struct sn_pipeline p = {SN_GPIPE, 2, 1, 2};
-    const struct sn_task_cost pieces[] = {{1, 1, 0}, {2, 1, 1}};
-    const struct sn_pipeline_cost c = {{0, 0, 0}, pieces};
+    const struct sn_task_cost modules[] = {{1, 1, 0}, {2, 1, 1}};
+    const struct sn_pipeline_cost c = {{0, 0, 0}, modules};
     struct sn_pipeline_time t = {0, NULL};
     tap_ok(sn_pipeline_simulate(&p, &c, &t, NULL) == SN_OK && t.makespan == 10, "makespan 10");
     tap_ok(t.stage[0].busy == 4 && t.stage[0].idle == 6 && t.stage[0].start == 0 &&
@@ -108,16 +108,17 @@ static void unequal_stages_are_timed_apart(void)
     sn_pipeline_time_fini(&t);
 }
 
-/* Costs go by piece (part x stages + stage): one piece of four costs 100, on stage 1. */
-static void parts_are_priced_by_piece(void)
+/* Costs go by stage module (vstage x stages + stage): one stage module of four costs 100, on stage
+ * 1. */
+static void vstages_are_priced_by_module(void)
 {
     const struct sn_pipeline p = {SN_INTERLEAVED, 2, 2, 2};
-    const struct sn_task_cost pieces[] = {{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {100, 1, 0}};
-    const struct sn_pipeline_cost c = {{0, 0, 0}, pieces};
+    const struct sn_task_cost modules[] = {{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {100, 1, 0}};
+    const struct sn_pipeline_cost c = {{0, 0, 0}, modules};
     struct sn_pipeline_time t = {0, NULL};
     tap_ok(sn_pipeline_simulate(&p, &c, &t, NULL) == SN_OK && t.stage[0].busy == 8 &&
                t.stage[1].busy == 206,
-           "piece 3 is part 1 of stage 1");
+           "stage module 3 is virtual stage 1 of stage 1");
     sn_pipeline_time_fini(&t);
 }
 
@@ -152,13 +153,17 @@ static void lists_that_wait_for_ever_are_named(void)
     static const struct sn_task backward_first[] = {B(0), F(0), F(1), B(1)};
     plays(LISTS(one_ahead, in_turn, 4), SN_OK, "", "1f1b by hand ends after 6");
     plays(LISTS(in_turn, one_ahead, 4), SN_EFAIL,
-          "pipeline: stage 0 waits for ever at its task 1, backward of piece 0, micro-batch 0: "
-          "backward of piece 1, micro-batch 0 on stage 1 never runs; an order in which that comes "
+          "pipeline: stage 0 waits for ever at its task 1, backward of stage module 0, micro-batch "
+          "0: "
+          "backward of stage module 1, micro-batch 0 on stage 1 never runs; an order in which that "
+          "comes "
           "first would work",
           "two stages that wait for each other are found");
     plays(LISTS(one_ahead, backward_first, 4), SN_EFAIL,
-          "pipeline: stage 0 waits for ever at its task 2, backward of piece 0, micro-batch 0: "
-          "backward of piece 1, micro-batch 0 on stage 1 never runs; an order in which that comes "
+          "pipeline: stage 0 waits for ever at its task 2, backward of stage module 0, micro-batch "
+          "0: "
+          "backward of stage module 1, micro-batch 0 on stage 1 never runs; an order in which that "
+          "comes "
           "first would work",
           "a stage that waits for itself is found");
 }
@@ -171,15 +176,18 @@ static void lists_that_are_no_step_are_refused(void)
     plays(LISTS(one_ahead, in_turn, 3), SN_EINPUT, "pipeline: stage 1 has 3 tasks; 4 would work",
           "a missing task is refused");
     plays(LISTS(one_ahead, twice, 4), SN_EINPUT,
-          "pipeline: stage 1, task 3: forward of piece 1, micro-batch 1 a second time; once would "
+          "pipeline: stage 1, task 3: forward of stage module 1, micro-batch 1 a second time; once "
+          "would "
           "work",
           "a task that stands twice is refused");
     plays(LISTS(one_ahead, unknown, 4), SN_EINPUT,
-          "pipeline: stage 1, task 3: phase 1, part 0, micro-batch 2; phases 0..1, parts 0..0 and "
+          "pipeline: stage 1, task 3: phase 1, virtual stage 0, micro-batch 2; phases 0..1, "
+          "virtual stages 0..0 and "
           "micro-batches 0..1 would work",
           "a micro-batch that does not exist is refused");
     plays(LISTS(one_ahead, weight, 4), SN_EINPUT,
-          "pipeline: stage 1, task 3: phase 2, part 0, micro-batch 0; phases 0..1, parts 0..0 and "
+          "pipeline: stage 1, task 3: phase 2, virtual stage 0, micro-batch 0; phases 0..1, "
+          "virtual stages 0..0 and "
           "micro-batches 0..1 would work",
           "weight gradients apart without zero-bubble are refused");
 }
@@ -193,7 +201,7 @@ static void costs_must_be_possible(void)
     struct sn_err err = {0};
     tap_ok(sn_pipeline_simulate(&p, &negative, &t, &err) == SN_EINPUT, "a negative cost fails");
     tap_text(err.text,
-             "pipeline: piece 0 costs 1, 1, -1 (forward, backward, weight); "
+             "pipeline: stage module 0 costs 1, 1, -1 (forward, backward, weight); "
              "0..576460752303423487 each would work",
              "in words");
     tap_ok(sn_pipeline_simulate(&p, &huge, &t, &err) == SN_EINPUT, "a sum that overflows fails");
@@ -222,7 +230,7 @@ int main(void)
     zero_bubble_idles_as_its_paper_says();
     zero_bubble_has_one_formula_everywhere();
     unequal_stages_are_timed_apart();
-    parts_are_priced_by_piece();
+    vstages_are_priced_by_module();
     lists_that_wait_for_ever_are_named();
     lists_that_are_no_step_are_refused();
     costs_must_be_possible();

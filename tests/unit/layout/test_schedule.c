@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-enum { MOST_STAGES = 16, MOST_PARTS = 4, MOST_MICROS = 36 };
+enum { MOST_STAGES = 16, MOST_VSTAGES = 4, MOST_MICROS = 36 };
 
 static int min(int a, int b)
 {
@@ -26,7 +26,7 @@ static bool next_pipeline(struct sn_pipeline *p)
             p->stages = 1;
             p->virtual_stages++;
         }
-        if (p->virtual_stages > (p->kind == SN_INTERLEAVED ? MOST_PARTS : 1)) {
+        if (p->virtual_stages > (p->kind == SN_INTERLEAVED ? MOST_VSTAGES : 1)) {
             p->virtual_stages = 1;
             p->kind++;
         }
@@ -56,7 +56,7 @@ static long over_all(int (*test)(const struct sn_pipeline *p, int stage, const s
 static int count_faults_of_order(const struct sn_pipeline *p, int stage, const struct sn_task *t,
                                  int n)
 {
-    int next[SN_NPHASES][MOST_PARTS] = {{0}}, bad = 0;
+    int next[SN_NPHASES][MOST_VSTAGES] = {{0}}, bad = 0;
     (void)stage;
     int phases = p->kind == SN_ZERO_BUBBLE ? 3 : 2;
     for (int i = 0; i < n; i++) {
@@ -67,8 +67,8 @@ static int count_faults_of_order(const struct sn_pipeline *p, int stage, const s
         bad += t[i].phase > 0 && t[i].micro >= next[t[i].phase - 1][t[i].scope.virtual_stage];
     }
     for (int f = 0; f < phases; f++)
-        for (int part = 0; part < p->virtual_stages; part++)
-            bad += next[f][part] != p->micros;
+        for (int vstage = 0; vstage < p->virtual_stages; vstage++)
+            bad += next[f][vstage] != p->micros;
     return bad + (n != sn_schedule_tasks(p));
 }
 
@@ -76,7 +76,7 @@ static void every_task_stands_once_and_micro_batches_ascend(void)
 {
     long lists, bad = over_all(count_faults_of_order, &lists);
     tap_ok(bad == 0 && lists > 3000,
-           "%ld lists: each phase, part and micro-batch once, ascending, "
+           "%ld lists: each phase, virtual stage and micro-batch once, ascending, "
            "forward, backward, weight in this order",
            lists);
 }
@@ -85,7 +85,7 @@ static void every_task_stands_once_and_micro_batches_ascend(void)
 static int count_faults_of_slots(const struct sn_pipeline *p, int stage, const struct sn_task *t,
                                  int n)
 {
-    int holder[MOST_PARTS][MOST_MICROS], used[MOST_PARTS] = {0}, bad = 0;
+    int holder[MOST_VSTAGES][MOST_MICROS], used[MOST_VSTAGES] = {0}, bad = 0;
     enum sn_phase last = p->kind == SN_ZERO_BUBBLE ? SN_PHASE_WEIGHT : SN_PHASE_BACKWARD;
     memset(holder, -1, sizeof(holder));
     for (int i = 0; i < n; i++) {
@@ -104,8 +104,8 @@ static int count_faults_of_slots(const struct sn_pipeline *p, int stage, const s
         if (t[i].phase == last)
             h[t[i].slot] = -1;
     }
-    for (int part = 0; part < p->virtual_stages; part++)
-        bad += used[part] != sn_schedule_slots(p, stage, part);
+    for (int vstage = 0; vstage < p->virtual_stages; vstage++)
+        bad += used[vstage] != sn_schedule_slots(p, stage, vstage);
     return bad + (p->virtual_stages == 1 && used[0] != sn_schedule_slots_of_one(p, stage));
 }
 
@@ -149,7 +149,7 @@ static int enter_numbers(bool *there, const struct sn_pipeline *p, int stage)
 
 static void tasks_of_all_stages_have_numbers_of_their_own(void)
 {
-    static bool there[SN_NPHASES * MOST_STAGES * MOST_PARTS * MOST_MICROS];
+    static bool there[SN_NPHASES * MOST_STAGES * MOST_VSTAGES * MOST_MICROS];
     struct sn_pipeline p = before_first;
     long bad = 0, pipelines = 0;
     for (; next_pipeline(&p); pipelines++) {
@@ -172,14 +172,14 @@ static void needs_are_told_by_number_too(void)
     char name[2][SN_TASK_NAME];
     int n = sn_task_needs(of, &p, 1, &last);
     tap_ok(n == 2, "a backward in the middle needs two tasks");
-    tap_text(sn_task_name(name[0], &p, of[0].task), "forward of piece 1, micro-batch 4",
+    tap_text(sn_task_name(name[0], &p, of[0].task), "forward of stage module 1, micro-batch 4",
              "its forward");
-    tap_text(sn_task_name(name[1], &p, of[1].task), "backward of piece 2, micro-batch 4",
+    tap_text(sn_task_name(name[1], &p, of[1].task), "backward of stage module 2, micro-batch 4",
              "and the backward behind it");
     n = sn_task_needs(of, &p, 2, &weight);
     tap_ok(n == 1 &&
                of[0].task == sn_task_number(&p, 2, &(struct sn_task){SN_PHASE_BACKWARD, {0}, 2, 0}),
-           "weight gradients need the backward of the same piece");
+           "weight gradients need the backward of the same stage module");
     n = sn_task_needs(of, &p, 0, &(struct sn_task){SN_PHASE_FORWARD, {0}, 0, 0});
     tap_ok(n == 0, "the first forward needs nothing");
 }
@@ -191,7 +191,7 @@ static void forwards_take_the_lowest_free_slot(void)
            lists);
 }
 
-/* The most in flight on a stage, all parts together. */
+/* The most in flight on a stage, all virtual stages together. */
 static int most_in_flight(const struct sn_pipeline *p, const struct sn_task *t, int n)
 {
     int now = 0, most = 0;
@@ -236,7 +236,7 @@ static void as_many_are_in_flight_as_the_papers_say(void)
                "slots of stage %d of 4", s);
 }
 
-/* "F0.3" is the forward of part 0, micro-batch 3; with one part "F3". */
+/* "F0.3" is the forward of virtual stage 0, micro-batch 3; with one virtual stage "F3". */
 static void is_list(const struct sn_pipeline *p, int stage, const char *want)
 {
     struct sn_task *t = NULL;
@@ -245,11 +245,11 @@ static void is_list(const struct sn_pipeline *p, int stage, const char *want)
     (void)sn_schedule_make(&t, &n, p, stage, NULL);
     for (int i = 0; i < n; i++) {
         size_t at = strlen(text);
-        char part[16] = "";
+        char vstage[16] = "";
         if (p->virtual_stages > 1)
-            (void)snprintf(part, sizeof(part), "%d.", t[i].scope.virtual_stage);
+            (void)snprintf(vstage, sizeof(vstage), "%d.", t[i].scope.virtual_stage);
         (void)snprintf(text + at, sizeof(text) - at, "%s%c%s%d", i ? " " : "", "FBW"[t[i].phase],
-                       part, t[i].micro);
+                       vstage, t[i].micro);
     }
     sn_free(t);
     (void)snprintf(what, sizeof(what), "schedule %d, stage %d of %d", (int)p->kind, stage,
@@ -272,7 +272,7 @@ static void small_lists_are_those_of_the_papers(void)
     is_list(&few, 2, "F0 B0 W0");
 }
 
-/* Figure 4 of arXiv 2104.04473 in small: 2 stages of 2 parts. */
+/* Figure 4 of arXiv 2104.04473 in small: 2 stages of 2 virtual stages. */
 static void interleaved_lists_go_through_groups(void)
 {
     const struct sn_pipeline two = {SN_INTERLEAVED, 2, 2, 4}, alone = {SN_INTERLEAVED, 1, 3, 2},

@@ -7,7 +7,7 @@
 #include "checkpoint/store/source.h"
 #include "lib/base/rng.h"
 #include "lib/program/boxes.h"
-#include "lib/snapshot/image.h"
+#include "lib/snapshot/shard.h"
 #include "lib/state/weights.h"
 #include "tests/lib/checkpoint_test.h"
 #include "tests/lib/layout_test.h"
@@ -302,9 +302,9 @@ static void there_is_room_for_what_is_owned(void)
         struct world w;
         bool good = world_init(&w, &layouts[k]), tight = true;
         for (int r = 0; good && r < w.ranks; r++) {
-            struct sn_image_room room;
+            struct sn_snapshot_shard_room room;
             int64_t boxes = 0, floats = 0, pages = 0;
-            sn_job_image_room(w.job[r], &room);
+            sn_job_snapshot_shard_room(w.job[r], &room);
             for (int i = 0; i < w.state[r].n_tensors; i++) {
                 const struct sn_state_tensor *t = &w.state[r].tensors[i];
                 boxes += t->owned;

@@ -180,7 +180,7 @@ static void every_family(void)
     texts_have(llama, false, 7, 1, "llama, two stages");
     llama.layout.virtual_stages = 2;
     llama.layout.schedule = SN_INTERLEAVED;
-    texts_have(llama, false, 5, 3, "llama, two stages of two parts");
+    texts_have(llama, false, 5, 3, "llama, two stages of two virtual stages");
 }
 
 static void repeated_norms_take_repeated_sums(void)
@@ -195,7 +195,7 @@ static void repeated_norms_take_repeated_sums(void)
         const struct sn_op *op = &w.jobs[0]->train.ops[i];
         bool taken = is_norm(op) && op->in[3].buf >= 0;
         all += taken;
-        forward += taken && i < w.jobs[0]->train.chunks[1].first;
+        forward += taken && i < w.jobs[0]->train.segments[1].first;
     }
     /* Of a layer's two sums the second leaves it, and is kept. */
     tap_ok(good && forward == 8 && all == 12, "%d sums in the forward pass, %d again", forward,
@@ -205,7 +205,7 @@ static void repeated_norms_take_repeated_sums(void)
 
 /* --- by hand: x + g, then something, then a norm ---------------------------------------------- */
 
-enum between { NOTHING, ZEROS, COMPUTES, READS_SUM, CHUNK, IN_PART };
+enum between { NOTHING, ZEROS, COMPUTES, READS_SUM, SEGMENT, IN_PART };
 
 static int vector(struct sn_program *p)
 {
@@ -219,7 +219,7 @@ static bool is_fused(enum between what)
     for (int i = 0; i < 5; i++)
         buf[i] = sn_buffer_add(&p, SN_CLASS_TEMP, SN_F32, 4, 8, "b%d", i);
     int w = vector(&p), other = vector(&p);
-    sn_chunk_begin(&p, SN_CHUNK_FORWARD);
+    sn_segment_begin(&p, SN_SEGMENT_FORWARD);
     struct sn_op *op = sn_op_add(&p, SN_OP_ADD, "sum");
     op->in[0] = sn_view_all(&p, buf[0]);
     op->in[1] = sn_view_all(&p, buf[1]);
@@ -231,18 +231,18 @@ static bool is_fused(enum between what)
                     : what == READS_SUM ? sn_view_all(&p, buf[2])
                                         : sn_view_all(&p, w);
     }
-    if (what == CHUNK)
-        sn_chunk_begin(&p, SN_CHUNK_BACKWARD);
+    if (what == SEGMENT)
+        sn_segment_begin(&p, SN_SEGMENT_BACKWARD);
     op = sn_op_add(&p, SN_OP_RMSNORM, "norm");
     op->in[0] = sn_view_all(&p, buf[2]);
     op->in[1] = sn_view_all(&p, w);
     op->out[0] = sn_view_all(&p, buf[3]);
-    sn_chunks_close(&p);
+    sn_segments_close(&p);
     int before = p.n_ops;
     __real_sn_pass_fuse_norms(&p);
     const struct sn_op *last = &p.ops[p.n_ops - 1];
     bool fused = p.n_ops == before - 1 && last->in[0].buf == buf[0] && last->in[3].buf == buf[1] &&
-                 last->out[2].buf == buf[2] && p.chunks[0].n == p.n_ops &&
+                 last->out[2].buf == buf[2] && p.segments[0].n == p.n_ops &&
                  p.op_of_id[last->id] == p.n_ops - 1;
     bool kept = p.n_ops == before && last->in[0].buf == buf[2] && last->in[3].buf < 0;
     if (!fused && !kept)
@@ -250,7 +250,7 @@ static bool is_fused(enum between what)
     sn_free(p.bufs);
     sn_free(p.ops);
     sn_free(p.op_of_id);
-    sn_free(p.chunks);
+    sn_free(p.segments);
     return fused;
 }
 
@@ -260,7 +260,7 @@ static void only_sums_that_stand_before_their_norm(void)
     tap_ok(is_fused(ZEROS), "also with a ZERO between them");
     tap_ok(!is_fused(COMPUTES), "not with an operation that computes");
     tap_ok(!is_fused(READS_SUM), "nor with another reader before the norm");
-    tap_ok(!is_fused(CHUNK), "nor over the end of a chunk");
+    tap_ok(!is_fused(SEGMENT), "nor over the end of a segment");
     tap_ok(!is_fused(IN_PART), "nor a sum of some rows");
 }
 

@@ -33,7 +33,7 @@ static enum sn_status cut_both(struct sn_job *j, struct sn_err *err)
     j->group_size[SN_GROUP_REPLICA] = j->group_size[SN_GROUP_EXPERT_DATA] = 1;
     j->group_index[SN_GROUP_REPLICA] = j->group_index[SN_GROUP_EXPERT_DATA] = 0;
     sn_free(j->shards);
-    sn_free(j->shard_pieces);
+    sn_free(j->shard_tensors);
     sn_free(j->buckets);
     sn_free(j->first_shard);
     sn_free(j->shard_of_bucket);
@@ -75,16 +75,16 @@ static int64_t size_of(const struct sn_job_box *b)
 
 /* --- each element once ------------------------------------------------------------------------ */
 
-/* Where the values of (kind, param, piece) begin in an array of all logical tensors. */
+/* Where the values of (kind, param, tensor) begin in an array of all logical tensors. */
 static int64_t first_of(const struct world *w, const struct sn_job_box *b)
 {
     int64_t at = 0, all = 0;
     for (int i = 0; i < w->model->n_params; i++) {
         const struct sn_param *p = &w->model->params[i];
-        for (int k = 0; k < p->n_pieces; k++) {
-            if (i == b->param && k == b->piece)
+        for (int k = 0; k < p->n_tensors; k++) {
+            if (i == b->param && k == b->tensor)
                 at = all;
-            all += p->piece[k].rows * p->cols;
+            all += p->tensor[k].rows * p->cols;
         }
     }
     return at + b->kind * all;
@@ -94,7 +94,7 @@ static bool is_inside(const struct world *w, const struct sn_job_box *b)
 {
     const struct sn_param *p = &w->model->params[b->param];
     return b->n_rows > 0 && b->n_cols > 0 && b->row >= 0 && b->col >= 0 &&
-           b->row + b->n_rows <= p->piece[b->piece].rows && b->col + b->n_cols <= p->cols;
+           b->row + b->n_rows <= p->tensor[b->tensor].rows && b->col + b->n_cols <= p->cols;
 }
 
 /* Count the elements of a box that was claimed so often before; false beyond the tensor. */
@@ -116,7 +116,7 @@ static unsigned char *claims_create(const struct world *w)
         sn_alloc((size_t)(sn_state_plain(&w->config) * sn_model_param_count(w->model)));
     for (int i = 0; i < w->model->n_params; i++) {
         const struct sn_param *p = &w->model->params[i];
-        for (int k = SN_STATE_MOMENT; k < sn_state_plain(&w->config) && !sn_param_learns(p); k++) {
+        for (int k = SN_STATE_MOMENT; k < sn_state_plain(&w->config) && !sn_param_trains(p); k++) {
             struct sn_job_box whole = {.kind = (enum sn_state_kind)k, .param = i};
             memset(claims + first_of(w, &whole), 1, (size_t)(p->rows * p->cols));
         }
@@ -145,9 +145,9 @@ static int64_t kept_by(const struct sn_job *j)
     int64_t n = 0;
     for (int i = 0; i < j->n_shards; i++) {
         const struct sn_shard *p = &j->shards[i];
-        for (int k = 0; k < p->n_pieces; k++)
-            n += (j->buckets[p->bucket].trains ? sn_state_plain(j->config) : 1) * p->piece[k].n *
-                 p->piece[k].n_cols;
+        for (int k = 0; k < p->n_tensors; k++)
+            n += (j->buckets[p->bucket].trains ? sn_state_plain(j->config) : 1) * p->tensor[k].n *
+                 p->tensor[k].n_cols;
     }
     return n;
 }
@@ -186,15 +186,15 @@ static bool each_is_held_once(const struct world *w, int r)
 /* Has an image of what rank r owns the room that is planned? */
 static bool has_room(const struct world *w, int r)
 {
-    struct sn_image_room room, used = {0};
-    sn_job_image_room(w->jobs[r], &room);
+    struct sn_snapshot_shard_room room, used = {0};
+    sn_job_snapshot_shard_room(w->jobs[r], &room);
     for (int i = 0; i < w->n[r]; i++)
         if (w->boxes[r][i].owned) {
             used.boxes++;
             used.floats += size_of(&w->boxes[r][i]);
         }
     return used.boxes <= room.boxes && used.floats <= room.floats &&
-           sn_image_bytes(&used) <= sn_image_bytes(&room);
+           sn_snapshot_shard_bytes(&used) <= sn_snapshot_shard_bytes(&room);
 }
 
 static int64_t owned_by(const struct world *w, int r, int64_t *pages)
@@ -209,7 +209,7 @@ static int64_t owned_by(const struct world *w, int r, int64_t *pages)
     return n;
 }
 
-/* What the shares of replicas may differ by: two rows or two small pieces of each kind; under ZeRO
+/* What the shares of replicas may differ by: two rows or two small tensors of each kind; under ZeRO
  * what of the slices is padding. */
 static int64_t bound_of(const struct sn_job *j)
 {
@@ -219,8 +219,8 @@ static int64_t bound_of(const struct sn_job *j)
     for (int i = 0; i < j->n_shards; i++) {
         const struct sn_shard *p = &j->shards[i];
         widest = p->cols > widest ? p->cols : widest;
-        for (int k = 0; k < p->n_pieces; k++)
-            padding -= p->piece[k].n * p->piece[k].n_cols;
+        for (int k = 0; k < p->n_tensors; k++)
+            padding -= p->tensor[k].n * p->tensor[k].n_cols;
     }
     return sn_state_plain(j->config) * (sn_updates_are_slices(j->held) ? padding : 2 * widest);
 }
@@ -380,7 +380,7 @@ static void shares_are_few_pieces_of_whole_rows(void)
     int whole = 0, pieces = 0, owned = 0, narrow = 0;
     if (world_init(&w, &c)) {
         for (int i = 0; i < w.model->n_params; i++)
-            whole += w.model->params[i].n_pieces;
+            whole += w.model->params[i].n_tensors;
         for (int r = 0; r < w.ranks; r++)
             for (int i = 0; i < w.n[r]; i++) {
                 const struct sn_job_box *b = &w.boxes[r][i];

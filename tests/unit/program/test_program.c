@@ -227,7 +227,7 @@ static void an_asynchronous_save_is_in_the_plan(void)
         sn_job_memory(x.job, &with);
         int64_t half = sn_model_param_count(x.model) * 3 * 4 / 2, pages = 0;
         for (int i = 0; i < x.job->n_shards; i++)
-            pages += 3 * x.job->shards[i].n_pieces;
+            pages += 3 * x.job->shards[i].n_tensors;
         tap_ok(without.snapshot == 0 && with.snapshot == sn_job_snapshot_bytes(x.job) &&
                    with.total == without.total + with.snapshot,
                "checkpoint.async adds its copy to the total");
@@ -299,7 +299,7 @@ static void buckets_cover_every_gradient_once(void)
             continue;
         whole = whole && p->ops[i].in[0].cols == p->bufs[p->ops[i].in[0].buf].cols;
         bytes += p->ops[i].in[0].cols * 4;
-        after_backward_began = after_backward_began && i >= p->chunks[1].first;
+        after_backward_began = after_backward_began && i >= p->segments[1].first;
     }
     tap_ok(count(p, SN_OP_ALL_REDUCE) > 3, "several buckets");
     tap_ok(count(p, SN_OP_ALL_REDUCE) == count(p, SN_OP_WAIT), "each is waited for");

@@ -14,7 +14,7 @@
 #include "tests/lib/tap.h"
 
 struct pipe {
-    int stages, parts;
+    int stages, vstages;
     enum sn_schedule schedule;
     bool split;
 };
@@ -35,7 +35,7 @@ struct layout {
 };
 
 struct score {
-    int layouts, parts, wrong;
+    int layouts, vstages, wrong;
 };
 
 static struct sn_config config_of(const struct layout *x)
@@ -64,7 +64,7 @@ static struct sn_config config_of(const struct layout *x)
     l->expert_tokens = x->split ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
     l->sequence_parallel = x->sequence_parallel;
     l->pipeline = x->pipe.stages;
-    l->virtual_stages = x->pipe.parts;
+    l->virtual_stages = x->pipe.vstages;
     l->schedule = x->pipe.schedule;
     l->split_backward = x->pipe.split;
     for (int i = 0; i < SN_NCODED; i++) {
@@ -83,10 +83,10 @@ static struct sn_config config_of(const struct layout *x)
 
 /* The rows add up to the arena and, of the paper's figures, to its equation; each difference has a
  * reason, and what only the paper has is not kept under another name. */
-static bool rows_add_up(const struct sn_job *j, int part)
+static bool rows_add_up(const struct sn_job *j, int vstage)
 {
     static struct sn_activations a;
-    if (!sn_activations(&a, j, part))
+    if (!sn_activations(&a, j, vstage))
         return false;
     double sum = 0, want = sn_activations_literature(j, a.layers);
     int64_t slot = 0, late = 0;
@@ -101,12 +101,12 @@ static bool rows_add_up(const struct sn_job *j, int part)
                k->literature);
         return false;
     }
-    bool good = slot == j->train.slot_bytes[part] && late == j->train.late_bytes[part] &&
+    bool good = slot == j->train.slot_bytes[vstage] && late == j->train.late_bytes[vstage] &&
                 fabs(sum - want) <= 1e-9 * want;
     if (!good)
         printf("# rows: slot %lld of %lld, late %lld of %lld, the paper %.0f of %.0f\n",
-               (long long)slot, (long long)j->train.slot_bytes[part], (long long)late,
-               (long long)j->train.late_bytes[part], sum, want);
+               (long long)slot, (long long)j->train.slot_bytes[vstage], (long long)late,
+               (long long)j->train.late_bytes[vstage], sum, want);
     return good;
 }
 
@@ -123,7 +123,7 @@ static int64_t padding_of(const struct sn_job *j)
 }
 
 /* What the search reads off for a part of the six layers, as its estimates add it up. */
-static bool search_reads(const struct sn_job *j, int part)
+static bool search_reads(const struct sn_job *j, int vstage)
 {
     const struct sn_config *c = j->config;
     struct sn_kept_models models = {{NULL}};
@@ -131,32 +131,33 @@ static bool search_reads(const struct sn_job *j, int part)
     struct sn_err err = {0};
     struct sn_layer_profile_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
     struct sn_layer_profile_key key = sn_layer_profile_key(c);
-    int each = 6 / j->pieces, piece = part * j->stages + j->stage;
+    int each = 6 / j->modules, module = vstage * j->stages + j->stage;
     int every = c->model.experts.count > 0 ? c->model.experts.every : 0;
-    struct sn_extent x = sn_extent_of(every, piece * each, each);
-    bool end[2] = {piece == 0, piece == j->pieces - 1};
+    struct sn_extent x = sn_extent_of(every, module * each, each);
+    bool end[2] = {module == 0, module == j->modules - 1};
     bool good = sn_kept_by_layers(&kept, &models, &env, &key, &err) == SN_OK &&
                 sn_kept_by_ends(&kept, &models, &env, &key, end, &err) == SN_OK;
     int64_t slot = sn_kept_sum(&kept.slot, &x), late = sn_kept_sum(&kept.late, &x);
     sn_kept_models_fini(&models);
-    if (good && slot == j->train.slot_bytes[part] - padding_of(j) &&
-        late == j->train.late_bytes[part])
+    if (good && slot == j->train.slot_bytes[vstage] - padding_of(j) &&
+        late == j->train.late_bytes[vstage])
         return true;
     printf("# search: slot %lld of %lld, late %lld of %lld %s\n", (long long)slot,
-           (long long)j->train.slot_bytes[part], (long long)late,
-           (long long)j->train.late_bytes[part], err.text);
+           (long long)j->train.slot_bytes[vstage], (long long)late,
+           (long long)j->train.late_bytes[vstage], err.text);
     return false;
 }
 
-static bool formula_says(const struct kept_formula *f, const struct sn_job *j, int part)
+static bool formula_says(const struct kept_formula *f, const struct sn_job *j, int vstage)
 {
     const struct sn_program *p = &j->train;
-    if (f->slot_bytes == p->slot_bytes[part] && f->late_bytes == p->late_bytes[part] &&
-        f->slots == p->slots[part] && f->lates == p->lates[part])
+    if (f->slot_bytes == p->slot_bytes[vstage] && f->late_bytes == p->late_bytes[vstage] &&
+        f->slots == p->slots[vstage] && f->lates == p->lates[vstage])
         return true;
     printf("# slot %lld of %lld, late %lld of %lld, copies %d of %d and %d of %d\n",
-           (long long)f->slot_bytes, (long long)p->slot_bytes[part], (long long)f->late_bytes,
-           (long long)p->late_bytes[part], f->slots, p->slots[part], f->lates, p->lates[part]);
+           (long long)f->slot_bytes, (long long)p->slot_bytes[vstage], (long long)f->late_bytes,
+           (long long)p->late_bytes[vstage], f->slots, p->slots[vstage], f->lates,
+           p->lates[vstage]);
     for (int i = 0; i < f->n; i++)
         printf("# %c %s %d: %lld\n", f->kept[i].late ? '*' : ' ', f->kept[i].name,
                f->kept[i].copies, (long long)f->kept[i].bytes);
@@ -167,7 +168,7 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
 {
     int64_t all = 0;
     bool good = true;
-    for (int v = 0; v < j->train.parts; v++, s->parts++) {
+    for (int v = 0; v < j->train.vstages; v++, s->vstages++) {
         struct kept_formula f;
         kept_formula(&f, j, v);
         good = formula_says(&f, j, v) && rows_add_up(j, v) && search_reads(j, v) && good;
@@ -181,7 +182,7 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
            "%lld\n",
            (int)x->family, (int)x->dtype, x->tensor, x->sequence_parallel ? " sp" : "", x->context,
            x->kind, x->micro_batch, x->zero, x->recompute, x->dropout ? " dropout" : "",
-           x->pipe.stages, x->pipe.parts, (int)x->pipe.schedule, j->stage, x->expert,
+           x->pipe.stages, x->pipe.vstages, (int)x->pipe.schedule, j->stage, x->expert,
            x->experts.every, x->aware, (long long)all, (long long)j->train.slots_bytes);
 }
 
@@ -209,8 +210,8 @@ static void check(struct score *s, const struct layout *x)
 
 static void report(const struct score *s, const char *what)
 {
-    tap_ok(s->layouts > 0 && s->wrong == 0, "%s: %d of %d layouts (%d parts) differ", what,
-           s->wrong, s->layouts, s->parts);
+    tap_ok(s->layouts > 0 && s->wrong == 0, "%s: %d of %d layouts (%d virtual stages) differ", what,
+           s->wrong, s->layouts, s->vstages);
 }
 
 /* --- the matrix ------------------------------------------------------------------------------- */

@@ -113,7 +113,7 @@ static bool moves_rows(const struct sn_op *op)
     return !op->extra && (op->kind == SN_OP_EXCHANGE || op->kind == SN_OP_GATHER_ROWS);
 }
 
-static void read_chunk(struct text *out, const struct sn_program *p, const struct sn_chunk *c)
+static void read_segment(struct text *out, const struct sn_program *p, const struct sn_segment *c)
 {
     for (int i = c->first; i < c->first + c->n; i++) {
         bool computes = false;
@@ -134,10 +134,10 @@ static bool read_text(struct text out[2], const struct sn_config *c, struct sn_e
     bool good = sn_model_create(&model, &c->model, &c->train, err) == SN_OK;
     env.model = model;
     good = good && sn_job_create(&job, &env, err) == SN_OK;
-    for (int i = 0; good && i < job->train.n_chunks; i++) {
-        const struct sn_chunk *x = &job->train.chunks[i];
-        if (x->kind == SN_CHUNK_FORWARD || x->kind == SN_CHUNK_BACKWARD)
-            read_chunk(&out[x->kind == SN_CHUNK_BACKWARD], &job->train, x);
+    for (int i = 0; good && i < job->train.n_segments; i++) {
+        const struct sn_segment *x = &job->train.segments[i];
+        if (x->kind == SN_SEGMENT_FORWARD || x->kind == SN_SEGMENT_BACKWARD)
+            read_segment(&out[x->kind == SN_SEGMENT_BACKWARD], &job->train, x);
     }
     for (int b = 0; good && b < job->train.n_bufs; b++)
         if (strstr(job->train.bufs[b].name, "l1.ffn.experts.window"))

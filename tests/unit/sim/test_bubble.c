@@ -2,7 +2,7 @@
  * test_bubble.c - the idle time of compiled schedules is what their papers say.
  *
  * The tasks come from compiled programs' schedules, stage by stage, as they are executed; the costs
- * are equal for all pieces, as the papers' formulas want.
+ * are equal for all stage modules, as the papers' formulas want.
  */
 #include "tests/lib/bubble.h"
 #include "tests/lib/layout_test.h"
@@ -12,18 +12,18 @@ enum { MOST_STAGES = 6 };
 
 struct setting {
     enum sn_schedule kind;
-    int stages, parts, micros;
+    int stages, vstages, micros;
 };
 
 static struct sn_config config_of(struct setting s)
 {
     struct sn_config c = layout_config(SN_GPT2);
-    c.model.layers = s.stages * s.parts;
+    c.model.layers = s.stages * s.vstages;
     c.model.tied_embeddings = false;
     c.train.global_batch = s.micros;
     c.layout.schedule = s.kind;
     c.layout.pipeline = s.stages;
-    c.layout.virtual_stages = s.parts;
+    c.layout.virtual_stages = s.vstages;
     return c;
 }
 
@@ -86,12 +86,12 @@ static void check_fraction(const char *name, struct setting s)
 {
     for (int64_t weight = 0; weight <= 1; weight++) {
         int64_t gap = (int64_t)(s.stages - 1) * (2 + weight);
-        double want = (double)(s.stages - 1) / (s.parts * s.micros + s.stages - 1), fraction;
+        double want = (double)(s.stages - 1) / (s.vstages * s.micros + s.stages - 1), fraction;
         int64_t idle = idle_of(s, (struct sn_task_cost){1, 1, weight}, &fraction);
         tap_ok(idle == gap && fabs(fraction - want) < 1e-12,
                "%s, %d stages x %d, %d micro-batches, B = %d F: idle %lld of %lld, %.6f of %.6f",
-               name, s.stages, s.parts, s.micros, (int)weight + 1, (long long)idle, (long long)gap,
-               fraction, want);
+               name, s.stages, s.vstages, s.micros, (int)weight + 1, (long long)idle,
+               (long long)gap, fraction, want);
     }
 }
 
@@ -104,7 +104,7 @@ static void one_f_one_b_and_gpipe_idle_as_their_papers_say(void)
         }
 }
 
-static void interleaving_divides_the_idle_time_by_the_parts(void)
+static void interleaving_divides_the_idle_time_by_the_virtual_stages(void)
 {
     for (int p = 2; p <= MOST_STAGES; p++)
         for (int v = 2; v <= 3; v++)
@@ -148,9 +148,9 @@ static void one_stage_never_waits(void)
     fini(work);
 }
 
-/* A backward chunk has two products for one of forward; attention's has five for two, and its
- * forward's scores again are one of them. The head does all three in its forward chunk. */
-static void chunks_cost_their_multiply_adds(void)
+/* A backward segment has two products for one of forward; attention's has five for two, and its
+ * forward's scores again are one of them. The head does all three in its forward segment. */
+static void segments_cost_their_multiply_adds(void)
 {
     struct sn_config c = config_of((struct setting){SN_1F1B, 2, 1, 4});
     struct stage_work work[MOST_STAGES] = {0};
@@ -158,7 +158,7 @@ static void chunks_cost_their_multiply_adds(void)
     double T = c.model.seq, D = c.model.hidden, F = c.model.ffn, V = c.model.vocab, S = T;
     double linear = 2 * T * (4 * D * D + 2 * D * F), scores = 2 * T * S * D;
     double head = 3 * 2 * T * D * V;
-    const struct part_work *first = &work[0].part[0], *last = &work[1].part[0];
+    const struct vstage_work *first = &work[0].vstage[0], *last = &work[1].vstage[0];
     tap_ok(first->forward == linear + scores, "forward of a block: %.0f", first->forward);
     tap_ok(first->backward == 2 * linear + 2.5 * scores, "backward: %.0f", first->backward);
     tap_ok(last->forward == linear + scores + head, "with the head: %.0f", last->forward);
@@ -218,10 +218,10 @@ static void a_schedule_out_of_order_is_refused(void)
 int main(void)
 {
     one_f_one_b_and_gpipe_idle_as_their_papers_say();
-    interleaving_divides_the_idle_time_by_the_parts();
+    interleaving_divides_the_idle_time_by_the_virtual_stages();
     zero_bubble_idles_for_the_part_that_weights_do_not_fill();
     one_stage_never_waits();
-    chunks_cost_their_multiply_adds();
+    segments_cost_their_multiply_adds();
     a_heavier_head_makes_the_other_stages_wait();
     delayed_weight_gradients_fill_the_gap();
     a_schedule_out_of_order_is_refused();

@@ -16,19 +16,20 @@ static bool near(double got, double want)
     return fabs(got - want) <= 1e-9 * fmax(fabs(want), 1e-9);
 }
 
-/* Seconds of the kernels of a chunk on a micro-batch that is neither first nor last. */
-static double kernels(const struct subject *s, int stage, enum sn_chunk_kind kind)
+/* Seconds of the kernels of a segment on a micro-batch that is neither first nor last. */
+static double kernels(const struct subject *s, int stage, enum sn_segment_kind kind)
 {
     const struct sn_program *p = &s->stages.job[stage]->train;
     double seconds = 0;
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++)
-            if (p->chunks[c].kind == kind && p->ops[i].when == SN_EVERY)
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++)
+            if (p->segments[c].kind == kind && p->ops[i].when == SN_EVERY)
                 seconds += sn_price_op(&s->pricer, p, &p->ops[i]);
     return seconds;
 }
 
-/* Kernels of the first or last micro-batch alone cost nothing: chunks of a kind are then equal. */
+/* Kernels of the first or last micro-batch alone cost nothing: segments of a kind are then
+ * equal. */
 static void level(struct subject *s)
 {
     for (int i = 0; i < s->stages.n; i++) {
@@ -49,8 +50,9 @@ static void one_stage_is_the_sum_of_its_kernels(void)
     if (subject_init(&s, &c, &m)) {
         level(&s);
         struct sn_sim sim = play(&s, false);
-        double update = kernels(&s, 0, SN_CHUNK_UPDATE);
-        double want = 12 * (kernels(&s, 0, SN_CHUNK_FORWARD) + kernels(&s, 0, SN_CHUNK_BACKWARD));
+        double update = kernels(&s, 0, SN_SEGMENT_UPDATE);
+        double want =
+            12 * (kernels(&s, 0, SN_SEGMENT_FORWARD) + kernels(&s, 0, SN_SEGMENT_BACKWARD));
         tap_ok(sim.step == want + update && sim.stage[0].busy == sim.step && sim.bubble == 0 &&
                    sim.stage[0].update == update,
                "one rank: %g s of kernels, of which the update %g", sim.step, update);
@@ -76,8 +78,8 @@ static void a_pipeline_of_two_takes_turns(void)
             sn_price_collective(&s.pricer, SN_ALL_REDUCE, SN_NAGREE_DENSE, SN_F64, SN_GROUP_WORLD);
         double work[2], update[2], longest;
         for (int i = 0; i < 2; i++) {
-            work[i] = kernels(&s, i, SN_CHUNK_FORWARD) + kernels(&s, i, SN_CHUNK_BACKWARD);
-            update[i] = kernels(&s, i, SN_CHUNK_UPDATE);
+            work[i] = kernels(&s, i, SN_SEGMENT_FORWARD) + kernels(&s, i, SN_SEGMENT_BACKWARD);
+            update[i] = kernels(&s, i, SN_SEGMENT_UPDATE);
         }
         double norms = update[0], decide = 0; /* before the agreement, and after */
         const struct sn_program *p = &s.stages.job[0]->train;
@@ -108,9 +110,9 @@ static struct reductions reductions_of(const struct subject *s)
 {
     const struct sn_program *p = &s->stages.job[0]->train;
     struct reductions r = {0};
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++) {
-            if (p->chunks[c].kind != SN_CHUNK_BACKWARD)
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++) {
+            if (p->segments[c].kind != SN_SEGMENT_BACKWARD)
                 continue;
             r.backward += sn_price_op(&s->pricer, p, &p->ops[i]);
             if (p->ops[i].group != SN_GROUP_REPLICA || p->ops[i].kind != SN_OP_ALL_REDUCE)
@@ -190,14 +192,14 @@ static void a_communication_thread_takes_its_share(void)
 
 /* --- against idle.h --------------------------------------------------------------------------- */
 
-static int64_t ticks(const struct subject *s, int piece, enum sn_chunk_kind kind)
+static int64_t ticks(const struct subject *s, int module, enum sn_segment_kind kind)
 {
-    const struct sn_program *p = &s->stages.job[piece % s->stages.n]->train;
+    const struct sn_program *p = &s->stages.job[module % s->stages.n]->train;
     int64_t n = 0;
-    for (int c = 0; c < p->n_chunks; c++)
-        for (int i = p->chunks[c].first; i < p->chunks[c].first + p->chunks[c].n; i++)
-            n += p->chunks[c].kind == kind &&
-                 p->chunks[c].scope.virtual_stage == piece / s->stages.n &&
+    for (int c = 0; c < p->n_segments; c++)
+        for (int i = p->segments[c].first; i < p->segments[c].first + p->segments[c].n; i++)
+            n += p->segments[c].kind == kind &&
+                 p->segments[c].scope.virtual_stage == module / s->stages.n &&
                  p->ops[i].kind < SN_NKERNELS;
     return n;
 }
@@ -209,11 +211,11 @@ static int64_t idle_makespan(const struct subject *s)
     struct sn_pipeline_time time = {0};
     struct sn_err err = {0};
     for (int k = 0; k < pipe.stages * pipe.virtual_stages; k++)
-        cost[k] = (struct sn_task_cost){.forward = ticks(s, k, SN_CHUNK_FORWARD),
-                                        .backward = ticks(s, k, SN_CHUNK_BACKWARD) +
-                                                    ticks(s, k, SN_CHUNK_INPUT_GRAD),
-                                        .weight = ticks(s, k, SN_CHUNK_WEIGHT_GRAD)};
-    if (sn_pipeline_simulate(&pipe, &(struct sn_pipeline_cost){.pieces = cost}, &time, &err) !=
+        cost[k] = (struct sn_task_cost){.forward = ticks(s, k, SN_SEGMENT_FORWARD),
+                                        .backward = ticks(s, k, SN_SEGMENT_BACKWARD) +
+                                                    ticks(s, k, SN_SEGMENT_INPUT_GRAD),
+                                        .weight = ticks(s, k, SN_SEGMENT_WEIGHT_GRAD)};
+    if (sn_pipeline_simulate(&pipe, &(struct sn_pipeline_cost){.modules = cost}, &time, &err) !=
         SN_OK)
         tap_ok(false, "idle: %s", err.text);
     int64_t makespan = time.makespan;
@@ -244,7 +246,7 @@ static void free_transfers_give_the_makespan_of_the_schedule(void)
             tap_ok(end == (double)want * 0x1p-20 && sim.step > end,
                    "schedule %d, %d stages x %d, %d micro-batches: the last gradient at %.0f ticks "
                    "of %lld",
-                   (int)t.kind, t.stages, t.parts, t.micros, end * 0x1p20, (long long)want);
+                   (int)t.kind, t.stages, t.vstages, t.micros, end * 0x1p20, (long long)want);
             sn_sim_fini(&sim);
         }
         subject_fini(&s);

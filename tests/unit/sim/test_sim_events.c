@@ -31,7 +31,7 @@ static void events_tell_what_was_added_up(void)
                "recording changes nothing");
         double exposed[2][SN_NAXES] = {{0}}, idle[2] = {0}, before[2] = {0};
         int64_t sent = 0, traffic[SN_NAXES] = {0};
-        int chunks = 0;
+        int segments = 0;
         bool in_order = true, apart = true;
         for (int64_t i = 0; i < sim.n_events; i++) {
             const struct sn_event *e = &sim.event[i];
@@ -46,11 +46,11 @@ static void events_tell_what_was_added_up(void)
             else {
                 apart = apart && e->begin >= before[e->stage];
                 before[e->stage] = e->end;
-                chunks++;
+                segments++;
             }
         }
         bool same = true, stands = true;
-        for (int i = 0; i < 2; i++) /* its last chunk ends before the step does */
+        for (int i = 0; i < 2; i++) /* its last segment ends before the step does */
             stands = stands &&
                      fabs(idle[i] + sim.step - before[i] - sim.stage[i].idle) < 1e-9 * sim.step;
         for (int a = 0; a < SN_NAXES; a++)
@@ -60,8 +60,8 @@ static void events_tell_what_was_added_up(void)
         for (int a = 0; a < SN_NAXES; a++)
             sent -= traffic[a];
         tap_ok(in_order, "events are in order and inside the step");
-        tap_ok(apart && chunks == 2 * (2 * 2 * 6 + 1),
-               "a stage runs one chunk at a time, each once: %d", chunks);
+        tap_ok(apart && segments == 2 * (2 * 2 * 6 + 1),
+               "a stage runs one segment at a time, each once: %d", segments);
         tap_ok(same, "the waits of each axis sum to its exposed time");
         tap_ok(stands, "and those for other stages to its idle time");
         tap_ok(sent == 0, "the transfers of a rank sum to its traffic (off by %lld)",

@@ -5,7 +5,7 @@
 #include "tests/lib/tap.h"
 
 static const struct sn_supervise_limits usual = {
-    .deadline = 100000, .hang_timeout = 100, .has_rings = true};
+    .deadline = 100000, .hang_timeout = 100, .has_recorders = true};
 
 static struct sn_seen at(double now)
 {
@@ -180,7 +180,7 @@ static void slow_phases_are_no_hangs(void)
     tap_ok(duty == SN_DUTY_HANG && t > 1120 && t < 1125,
            "with a short limit a checkpoint has two minutes (%g)", t);
     struct sn_supervise_limits l = usual;
-    l.has_rings = false;
+    l.has_recorders = false;
     s = begun(&l);
     first_is(&s, 1001, 9000, SN_DUTY_NONE, 0, "one rank alone is not judged");
     l = usual;

@@ -1,6 +1,6 @@
 /*
- * test_snapshot.c - images among ranks: who is whose partner, what is sent, what is found after
- * hosts were lost, and that any layout may be loaded from it.
+ * test_snapshot.c - snapshot shards among ranks: who is whose partner, what is sent, what is found
+ * after hosts were lost, and that any layout may be loaded from it.
  *
  * Ranks are threads; a host is a folder. The state is two matrices and a vector, cut by rows, of
  * which every value tells its tensor, its place and its step.
@@ -49,7 +49,7 @@ struct play {
 struct rank {
     struct sn_state_tensor box[TENSORS + 1];
     struct sn_state state;
-    struct sn_image_room room;
+    struct sn_snapshot_shard_room room;
     float *values;
 };
 
@@ -319,10 +319,10 @@ static void bytes_are_those_of_the_formula(const char *base)
     int64_t sum = 0;
     bool same = tap_ok(play(&p, "otttt"), "four snapshots are taken");
     for (int r = 0; r < 4; r++) {
-        struct sn_image_room room = {4, 0};
+        struct sn_snapshot_shard_room room = {4, 0};
         same = same && p.sent[r] == p.said[r];
         room.floats = (ROWS * COLS + 14 * ROWS * COLS + ROWS) / 4 + 5;
-        same = same && p.said[r] == sn_image_bytes(&room);
+        same = same && p.said[r] == sn_snapshot_shard_bytes(&room);
         sum += p.said[r];
     }
     tap_ok(same, "each rank sends %lld bytes each time", (long long)p.said[0]);
@@ -330,7 +330,7 @@ static void bytes_are_those_of_the_formula(const char *base)
     tap_ok(p.allocations[0] + p.allocations[1] + p.allocations[2] + p.allocations[3] == 0,
            "nothing is allocated");
     tap_ok(files(base, "n0/*/*own*") == 4 && files(base, "n1/*/*kept*") == 4,
-           "each host has two generations of its own and of the other's images");
+           "each host has two generations of its own and of the other's snapshot shards");
 }
 
 static void what_is_found(const char *base)
@@ -366,7 +366,7 @@ static void a_host_is_lost(const char *base)
            "one host is lost: a spare goes on from the last step");
     tap_ok(p.found.kept == 2 && p.found.hosts == 1, "from partners' copies");
     tap_ok(play(&p, "fo") && files(base, "n3/*/*own0") == 2 && files(base, "n3/*/*kept0") == 2,
-           "and both hosts have images again");
+           "and both hosts have snapshot shards again");
     shell(base, "rm -rf n0/*");
     p.hosts[0] = p.hosts[1] = 4;
     tap_ok(play(&p, "f") && p.found.step == 3, "so that the other one may be lost at once");
@@ -376,7 +376,7 @@ static void a_host_is_lost(const char *base)
     tap_ok(play(&p, "ottt"), "three hosts");
     shell(base, "rm -rf n1/* n2/*");
     tap_ok(play(&p, "f") && p.found.step == -1 && p.found.partly == 3 && p.found.lacks == 2,
-           "two neighbours lost: rank 2 has no image, which is told");
+           "two neighbours lost: rank 2 has no snapshot shard, which is told");
 }
 
 static void layouts_may_change(const char *base)
@@ -410,13 +410,14 @@ static void what_is_altered_is_not_used(const char *base)
     (void)snprintf(command, sizeof(command), flip, 0, "00001-own1", 9000);
     shell(base, command);
     tap_ok(play(&p, "f") && p.found.step == 4 && p.found.kept == 1,
-           "an altered image is replaced by its copy");
+           "an altered snapshot shard is replaced by its copy");
     (void)snprintf(command, sizeof(command), flip, 1, "00001-kept1", 20);
     shell(base, command);
     tap_ok(play(&p, "f") && p.found.step == 3 && p.found.partly == 4 && p.found.lacks == 1,
            "an altered copy too: the generation before is used");
     shell(base, "truncate -s 5000 $(ls -d n1/*/*00002-own0)");
-    tap_ok(play(&p, "f") && p.found.step == 3 && p.found.kept == 1, "an image cut short is none");
+    tap_ok(play(&p, "f") && p.found.step == 3 && p.found.kept == 1,
+           "a snapshot shard cut short is none");
     shell(base, "rm $(ls -d n0/*/*00002-kept0)");
     tap_ok(play(&p, "f") && p.found.step == -1, "with no copy nothing is left");
 }

@@ -214,7 +214,7 @@ static bool same(const struct series *a, const struct series *b, double toleranc
     return good;
 }
 
-/* Bytes of the images on both hosts. */
+/* Bytes of the snapshot shards on both hosts. */
 static long long held(const char *base)
 {
     char text[128];
@@ -247,7 +247,7 @@ static const struct row rows[] = {
     {"ZeRO 3 over 2 x pipeline 2", SN_GPT_NEOX, {.data = 2, .pipeline = 2, .zero = 3}, SN_F32, 2, 1, 2},
     {"context 2 x tensor 2, ZeRO 2", SN_LLAMA, {.tensor = 2, .context = 2, .zero = 2}, SN_F32, 3, 1, 1},
     {"fp16, tensor 2", SN_LLAMA, {.tensor = 2}, SN_F16, 0, 0, 0},
-    {"two parts on each of two stages", SN_LLAMA, {.pipeline = 2, .virtual_stages = 2}, SN_F32, 2, 1, 1},
+    {"two virtual stages on each of two stages", SN_LLAMA, {.pipeline = 2, .virtual_stages = 2}, SN_F32, 2, 1, 1},
 };
 /* clang-format on */
 
@@ -298,8 +298,9 @@ static void play(const struct row *r, const char *base)
     if (!tap_ok(good, "%s: a run ends at step %d", r->name, ENDS))
         return;
     int64_t most = w.snapshot;
-    tap_ok(held(base) == most * w.ranks, "%s: its images take what is planned, %lld bytes a rank",
-           r->name, (long long)most);
+    tap_ok(held(base) == most * w.ranks,
+           "%s: its snapshot shards take what is planned, %lld bytes a rank", r->name,
+           (long long)most);
     shell(base, "rm -rf h1");
     w.host[1] = "h2";
     struct series before = read_series(base);

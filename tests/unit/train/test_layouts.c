@@ -75,7 +75,8 @@ static void layout_equals_one_rank(struct references *known, const struct layout
     tap_ok(many.traffic_is_planned, "%s: every rank sends what was planned, on every axis",
            l->name);
     if (l->config.model.experts.count > 0)
-        tap_ok(many.load_is_whole && one->load_is_whole && same_load(&many, one, &l->config),
+        tap_ok(many.expert_load_is_whole && one->expert_load_is_whole &&
+                   same_load(&many, one, &l->config),
                "%s: experts' load is that of all tokens, as one rank tells it", l->name);
     if (!l->twice)
         return;

@@ -6,7 +6,7 @@
  */
 #include "checkpoint/hf/hfnames.h"
 #include "lib/base/str.h"
-#include "lib/train/load.h"
+#include "lib/train/imbalance.h"
 #include "tests/lib/checkpoint_test.h"
 #include "tests/lib/learner.h"
 
@@ -33,7 +33,7 @@ struct load {
 static bool add_counts(struct load *l, const struct speaker *x)
 {
     const double *load = sn_exec_load(x->exec);
-    struct sn_load report = sn_load_of(load, LAYERS, EXPERTS);
+    struct sn_imbalance report = sn_imbalance_of(load, LAYERS, EXPERTS);
     l->reported += report.mean;
     l->worst += report.worst;
     for (int i = 0; i < LAYERS; i++) {
@@ -108,7 +108,7 @@ static void a_bias_balances(void)
 static void violation_is_the_paper_s(void)
 {
     static const double counts[] = {1, 2, 3, 2, 8, 0, 0, 0, 5, 5, 5, 5, 0, 0, 0, 0};
-    struct sn_load l = sn_load_of(counts, 4, 4);
+    struct sn_imbalance l = sn_imbalance_of(counts, 4, 4);
     tap_ok(l.worst == 3 && l.mean == (0.5 + 3 + 0 + 0) / 4,
            "MaxVio is the largest over the mean, less 1: %.3f, of the worst layer %.3f", l.mean,
            l.worst);

@@ -96,17 +96,17 @@ static void agreement_missing(struct verify_world *w)
 
 static void send_missing(struct verify_world *w)
 {
-    remove_op(op_of(&w->spoilt[0], SN_OP_SEND, "piece1.x"));
+    remove_op(op_of(&w->spoilt[0], SN_OP_SEND, "module1.x"));
 }
 
 static void receive_missing(struct verify_world *w)
 {
-    remove_op(op_of(&w->spoilt[1], SN_OP_RECV, "piece1.x"));
+    remove_op(op_of(&w->spoilt[1], SN_OP_RECV, "module1.x"));
 }
 
 static void receive_missing_once(struct verify_world *w)
 {
-    op_of(&w->spoilt[0], SN_OP_RECV, "piece1.dx")->when = SN_FIRST;
+    op_of(&w->spoilt[0], SN_OP_RECV, "module1.dx")->when = SN_FIRST;
 }
 
 static void ring_broken(struct verify_world *w)
@@ -116,7 +116,7 @@ static void ring_broken(struct verify_world *w)
 
 static void shorter_send(struct verify_world *w)
 {
-    op_of(&w->spoilt[0], SN_OP_SEND, "piece1.x")->in[0].cols -= 48;
+    op_of(&w->spoilt[0], SN_OP_SEND, "module1.x")->in[0].cols -= 48;
 }
 
 static void shorter_collective(struct verify_world *w)
@@ -134,13 +134,13 @@ static void misfit_gather(struct verify_world *w)
 static void other_type(struct verify_world *w)
 {
     struct sn_program *p = &w->spoilt[1];
-    p->bufs[op_of(p, SN_OP_RECV, "piece1.x")->out[0].buf].dtype = SN_BF16;
+    p->bufs[op_of(p, SN_OP_RECV, "module1.x")->out[0].buf].dtype = SN_BF16;
 }
 
-static struct sn_sched *entry(struct sn_program *p, enum sn_chunk_kind kind, int micro)
+static struct sn_sched *entry(struct sn_program *p, enum sn_segment_kind kind, int micro)
 {
     for (int i = 0; i < p->n_sched; i++)
-        if (p->chunks[p->sched[i].chunk].kind == kind && p->sched[i].micro == micro)
+        if (p->segments[p->sched[i].segment].kind == kind && p->sched[i].micro == micro)
             return &p->sched[i];
     printf("# there is no such entry\n");
     return &p->sched[0];
@@ -156,7 +156,7 @@ static void swap_entries(struct sn_sched *a, struct sn_sched *b)
 static void forwards_inverted(struct verify_world *w)
 {
     struct sn_program *p = &w->spoilt[0];
-    swap_entries(entry(p, SN_CHUNK_FORWARD, 0), entry(p, SN_CHUNK_FORWARD, 1));
+    swap_entries(entry(p, SN_SEGMENT_FORWARD, 0), entry(p, SN_SEGMENT_FORWARD, 1));
 }
 
 /* forward 0, receive of gradient 0, forward 1, backward 0: the second and the last go first. */
@@ -172,14 +172,14 @@ static void backward_before_forward(struct verify_world *w)
 static void receive_after_agreement(struct verify_world *w)
 {
     struct sn_program *p = &w->spoilt[1];
-    struct sn_sched *s = entry(p, SN_CHUNK_RECV_FORWARD, p->micros - 1), last = *s;
+    struct sn_sched *s = entry(p, SN_SEGMENT_RECV_FORWARD, p->micros - 1), last = *s;
     memmove(s, s + 1, (size_t)(p->sched + p->n_sched - s - 1) * sizeof(*s));
     p->sched[p->n_sched - 1] = last;
 }
 
 static void unknown_slot(struct verify_world *w)
 {
-    entry(&w->spoilt[1], SN_CHUNK_FORWARD, 3)->slot = 7;
+    entry(&w->spoilt[1], SN_SEGMENT_FORWARD, 3)->slot = 7;
 }
 
 static void unknown_operation(struct verify_world *w)
@@ -189,12 +189,12 @@ static void unknown_operation(struct verify_world *w)
 
 static void unknown_member(struct verify_world *w)
 {
-    op_of(&w->spoilt[0], SN_OP_SEND, "piece1.x")->peer = 2;
+    op_of(&w->spoilt[0], SN_OP_SEND, "module1.x")->peer = 2;
 }
 
 static void wait_for_receive_missing(struct verify_world *w)
 {
-    remove_op(op_of(&w->spoilt[1], SN_OP_WAIT, "piece1.x"));
+    remove_op(op_of(&w->spoilt[1], SN_OP_WAIT, "module1.x"));
 }
 
 static void wait_for_send_missing(struct verify_world *w)
@@ -211,7 +211,7 @@ static void wait_for_gather_missing(struct verify_world *w)
 static void wait_for_reduction_missing(struct verify_world *w)
 {
     struct sn_program *p = &w->spoilt[0];
-    const struct sn_chunk *update = &p->chunks[p->n_chunks - 1];
+    const struct sn_segment *update = &p->segments[p->n_segments - 1];
     remove_op(&p->ops[update->first]);
 }
 
@@ -300,22 +300,22 @@ static void planted_faults_are_named(void)
         {two_groups_swapped, "sums of two groups swapped on one rank", {" waits in all_reduce 'tensor.0'", ", which waits in all_reduce 'kv copies.0'", "kv copies", "rank 1 (data 0, tensor 1"}, kv},
         {collective_missing, "a missing collective", {"all_reduce 'l0.attn.o' (", "which meets all_reduce 'l0.ffn.", "rank 1 (data 0, tensor 1"}, tp2},
         {agreement_missing, "a rank that does not take part in the last agreement", {"all_reduce 'step_end'", "rank 1 (data 0, tensor 1, context 0, pipeline 0), which has ended without it"}, tp2},
-        {send_missing, "a missing send", {"rank 1 (data 0, tensor 0, context 0, pipeline 1) posts recv 'piece1.x'", "12 times from rank 0", "its send 0 times"}, pp2},
-        {receive_missing, "a missing receive", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) posts send 'piece1.x'", "12 times to rank 1", "its recv 0 times"}, pp2},
-        {receive_missing_once, "receives of all but one micro-batch", {"rank 1", "posts send 'piece1.dx'", "12 times to rank 0", "its recv 1 times"}, pp2},
+        {send_missing, "a missing send", {"rank 1 (data 0, tensor 0, context 0, pipeline 1) posts recv 'module1.x'", "12 times from rank 0", "its send 0 times"}, pp2},
+        {receive_missing, "a missing receive", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) posts send 'module1.x'", "12 times to rank 1", "its recv 0 times"}, pp2},
+        {receive_missing_once, "receives of all but one micro-batch", {"rank 1", "posts send 'module1.dx'", "12 times to rank 0", "its recv 1 times"}, pp2},
         {ring_broken, "a rank that leaves a ring", {"rank 2 (data 0, tensor 0, context 2", "recv 'l2.attn.core.ring'", "meets send 'l1.attn.core.ring'", "of rank 1 (data 0, tensor 0, context 1"}, cp4},
-        {shorter_send, "a wrong number of elements", {"'piece1.x' (2256 fp32 over pipeline", "'piece1.x' (2304 fp32 over pipeline", "both sides must agree"}, pp2},
+        {shorter_send, "a wrong number of elements", {"'module1.x' (2256 fp32 over pipeline", "'module1.x' (2304 fp32 over pipeline", "both sides must agree"}, pp2},
         {shorter_collective, "a wrong number of elements in a collective", {"'l0.attn.o' (2304 fp32", "'l0.attn.o' (2256 fp32"}, tp2},
         {misfit_gather, "a gather that does not fill its output", {"rank 0 ", "all_gather 'weight.bucket", "do not fit its group"}, z3},
-        {other_type, "a wrong type", {"recv 'piece1.x' (2304 bf16", "send 'piece1.x' (2304 fp32"}, pp2},
-        {forwards_inverted, "two forwards in the wrong order", {"recv 'piece1.x'", "micro-batch 0), which meets send 'piece1.x'", "micro-batch 1) of rank 0"}, pp2},
-        {backward_before_forward, "a backward before its forward", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in recv 'piece1.dx' for rank 1 (data 0, tensor 0, context 0, pipeline 1), which waits in recv 'piece1.x' for rank 0 ("}, pp2},
-        {receive_after_agreement, "a send under way where ranks agree", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in send 'piece1.x' for rank 1", ", which waits in all_reduce 'step_end' for rank 0 ("}, pp2},
+        {other_type, "a wrong type", {"recv 'module1.x' (2304 bf16", "send 'module1.x' (2304 fp32"}, pp2},
+        {forwards_inverted, "two forwards in the wrong order", {"recv 'module1.x'", "micro-batch 0), which meets send 'module1.x'", "micro-batch 1) of rank 0"}, pp2},
+        {backward_before_forward, "a backward before its forward", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in recv 'module1.dx' for rank 1 (data 0, tensor 0, context 0, pipeline 1), which waits in recv 'module1.x' for rank 0 ("}, pp2},
+        {receive_after_agreement, "a send under way where ranks agree", {"rank 0 (data 0, tensor 0, context 0, pipeline 0) waits in send 'module1.x' for rank 1", ", which waits in all_reduce 'step_end' for rank 0 ("}, pp2},
         {unknown_slot, "a slot that does not exist", {"micro-batch 3, slot 7"}, pp2},
         {unknown_operation, "a wait for nothing", {"wait 'x.sent' is for an operation that does not exist (id, ids) (-1"}, pp2},
-        {unknown_member, "a member that does not exist", {"send 'piece1.x' names a member outside its group (member, size) (2, 2)"}, pp2},
-        {wait_for_receive_missing, "a wait missing before a received buffer is read", {"rank 1 ", " reads memory of 'piece1.x' that recv 'piece1.x'", "still writes; wait for it first"}, pp2},
-        {wait_for_send_missing, "a wait missing before a sent buffer is used again", {"rank 0 ", " writes memory of ", "that send 'piece1.x'", "still reads"}, pp2},
+        {unknown_member, "a member that does not exist", {"send 'module1.x' names a member outside its group (member, size) (2, 2)"}, pp2},
+        {wait_for_receive_missing, "a wait missing before a received buffer is read", {"rank 1 ", " reads memory of 'module1.x' that recv 'module1.x'", "still writes; wait for it first"}, pp2},
+        {wait_for_send_missing, "a wait missing before a sent buffer is used again", {"rank 0 ", " writes memory of ", "that send 'module1.x'", "still reads"}, pp2},
         {wait_for_gather_missing, "a wait missing before gathered weights are read", {"rank 0 ", " reads memory of 'weight.bucket", "that all_gather"}, z3},
         {product_missing, "a product that nobody computes", {"rank 0 ", " reads 'l1.attn.qkv", "', which nothing has written before it"}, tp2},
         {product_after_its_use, "a product behind what reads it", {"rank 1 ", "swiglu 'l0.ffn", " reads 'l0.ffn.gate_up', which nothing has written before it"}, dp2},

@@ -2,11 +2,11 @@
  * test_verify_launch.c - compiled programs on devices whose transfers begin in the order of the
  * calls (kernels/cuda/nccl.c asks NCCL for it).
  *
- * The traces of all ranks are played as lib/exec/exec_device.c enqueues them. A transfer begins when
- * the kernels have come to it, when the one before it on its stream is over, and when all before it
- * on the rank have begun; it is over when it has begun at all its members. That is stricter than
- * what lib/verify/verify.c plays in one way: whoever waits for a stream holds up the streams of
- * later calls.
+ * The traces of all ranks are played as lib/exec/exec_device.c enqueues them. A transfer begins
+ * when the kernels have come to it, when the one before it on its stream is over, and when all
+ * before it on the rank have begun; it is over when it has begun at all its members. That is
+ * stricter than what lib/verify/verify.c plays in one way: whoever waits for a stream holds up the
+ * streams of later calls.
  */
 #include "lib/base/mem.h"
 #include "lib/verify/verify_trace.h"
@@ -273,15 +273,15 @@ static void pipelines_of_the_matrix_end(void)
         (void)fclose(f);
 }
 
-static struct sn_config pipeline(enum sn_family family, int stages, enum sn_schedule s, int parts)
+static struct sn_config pipeline(enum sn_family family, int stages, enum sn_schedule s, int vstages)
 {
     struct sn_config c = layout_config(family);
     c.layout.pipeline = stages;
     c.layout.schedule = s;
-    c.layout.virtual_stages = parts;
+    c.layout.virtual_stages = vstages;
     c.layout.tensor = 2;
     c.layout.expert_buffer = 2;
-    c.model.layers = stages * parts;
+    c.model.layers = stages * vstages;
     c.model.tied_embeddings = true;
     if (family == SN_MIXTRAL) {
         c.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
@@ -295,7 +295,7 @@ static void long_pipelines_end(void)
 {
     static const struct {
         enum sn_schedule schedule;
-        int parts;
+        int vstages;
     } s[] = {
         {SN_GPIPE, 1}, {SN_1F1B, 1}, {SN_ZERO_BUBBLE, 1}, {SN_INTERLEAVED, 2}, {SN_INTERLEAVED, 3}};
     static const enum sn_family families[] = {SN_LLAMA, SN_MIXTRAL};
@@ -303,7 +303,7 @@ static void long_pipelines_end(void)
         for (int stages = 3; stages <= 8; stages++) {
             int ended = 0;
             for (size_t i = 0; i < sizeof(s) / sizeof(s[0]); i++) {
-                struct sn_config c = pipeline(families[f], stages, s[i].schedule, s[i].parts);
+                struct sn_config c = pipeline(families[f], stages, s[i].schedule, s[i].vstages);
                 ended += config_ends(&c, BEGUN_BEFORE);
             }
             tap_ok(ended == 5, "%s: %d of 5 schedules on %d stages come to their end",

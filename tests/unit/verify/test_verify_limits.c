@@ -25,14 +25,14 @@ static void fill(struct sn_program *p, int kind, int n, bool down)
         op->group = SN_GROUP_PIPELINE;
         op->peer = kind == SN_OP_SEND;
     }
-    p->n_ops = p->next_id = p->chunks[0].n = n;
+    p->n_ops = p->next_id = p->segments[0].n = n;
 }
 
 static enum sn_status verify_many(int n, struct sn_err *err)
 {
     static struct sn_op ops[2][MANY];
     static struct sn_job job;
-    struct sn_chunk chunks[2] = {{.kind = SN_CHUNK_FORWARD}, {.kind = SN_CHUNK_FORWARD}};
+    struct sn_segment segments[2] = {{.kind = SN_SEGMENT_FORWARD}, {.kind = SN_SEGMENT_FORWARD}};
     struct sn_sched sched = {0};
     struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = MANY, .bytes = 4L * MANY};
     struct sn_grid grid = {
@@ -42,9 +42,9 @@ static enum sn_status verify_many(int n, struct sn_err *err)
     job.group_size[SN_GROUP_PIPELINE] = 2;
     for (int i = 0; i < 2; i++) {
         p[i] = (struct sn_program){.name = "train", .ops = ops[i], .bufs = &buf, .micros = 1};
-        p[i].chunks = &chunks[i];
+        p[i].segments = &segments[i];
         p[i].sched = &sched;
-        p[i].n_bufs = p[i].n_state_bufs = p[i].n_chunks = p[i].n_sched = p[i].parts = 1;
+        p[i].n_bufs = p[i].n_state_bufs = p[i].n_segments = p[i].n_sched = p[i].vstages = 1;
         p[i].slots[0] = 1;
         fill(&p[i], i ? SN_OP_RECV : SN_OP_SEND, n, i == 1);
     }

@@ -27,7 +27,7 @@ static bool is_sampled(const struct sn_trainer *t, int64_t step)
            step % c->layout.compress.sample == 0;
 }
 
-void sn_trainer_guard_begin(struct sn_trainer *t, int64_t step)
+void sn_codec_monitor_begin(struct sn_trainer *t, int64_t step)
 {
     struct sn_scalars *s = sn_exec_scalars(t->exec);
     memset(s->codec_error, 0, sizeof(s->codec_error));
@@ -43,7 +43,7 @@ static double error_of(const struct sn_scalars *s, int kind)
                                                   : HUGE_VAL;
 }
 
-void sn_trainer_guard_report(const struct sn_trainer *t, struct sn_step_report *r)
+void sn_codec_monitor_report(const struct sn_trainer *t, struct sn_step_report *r)
 {
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     if (!sn_job_agrees_on_codecs(t->job))
@@ -74,7 +74,7 @@ static void judge(struct sn_trainer *t, struct sn_scalars *s, int kind)
            (long long)s->step, now, error, sn_coded_name((enum sn_coded)kind), limit, next);
 }
 
-void sn_trainer_guard_end(struct sn_trainer *t)
+void sn_codec_monitor_end(struct sn_trainer *t)
 {
     struct sn_scalars *s = sn_exec_scalars(t->exec);
     for (int i = 0; i < SN_NCODED && s->codec_sample; i++)

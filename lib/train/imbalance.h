@@ -1,5 +1,5 @@
 /*
- * load.h - how unevenly a step's tokens went to the experts.
+ * imbalance.h - how unevenly a step's tokens went to the experts.
  *
  * Of a layer whose expert e was chosen c_e times by the tokens of the step's global batch,
  *
@@ -9,14 +9,14 @@
  * all experts get the same, E / k - 1 when the same k get everything. Choices are counted, also
  * those that a capacity then leaves out; of a dense router c_e sums probabilities.
  */
-#ifndef SN_LOAD_H
-#define SN_LOAD_H
+#ifndef SN_IMBALANCE_H
+#define SN_IMBALANCE_H
 
-struct sn_load {
+struct sn_imbalance {
     double mean, worst; /* MaxVio, over the layers with experts */
 };
 
 /* counts: layers x experts; a layer of which nothing was counted is in balance. */
-struct sn_load sn_load_of(const double *counts, int layers, int experts);
+struct sn_imbalance sn_imbalance_of(const double *counts, int layers, int experts);
 
 #endif

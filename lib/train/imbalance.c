@@ -1,4 +1,4 @@
-#include "lib/train/load.h"
+#include "lib/train/imbalance.h"
 
 static double violation(const double *counts, int experts)
 {
@@ -10,9 +10,9 @@ static double violation(const double *counts, int experts)
     return all > 0 ? most * experts / all - 1 : 0;
 }
 
-struct sn_load sn_load_of(const double *counts, int layers, int experts)
+struct sn_imbalance sn_imbalance_of(const double *counts, int layers, int experts)
 {
-    struct sn_load l = {0, 0};
+    struct sn_imbalance l = {0, 0};
     for (int i = 0; i < layers; i++) {
         double v = violation(counts + (long)i * experts, experts);
         l.mean += v / layers;

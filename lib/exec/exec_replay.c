@@ -1,5 +1,5 @@
 /*
- * exec_repeat.c - micro-batches that differ in nothing but their tokens, on a rank alone: a graph
+ * exec_replay.c - micro-batches that differ in nothing but their tokens, on a rank alone: a graph
  * of one, launched for each of them.
  *
  * The first micro-batch is apart (it writes where others add), and so is the last where operations
@@ -16,11 +16,11 @@ static bool is_like(const struct sn_program *p, int each, int m)
         return false;
     for (int i = 0; i < each; i++) {
         const struct sn_sched *a = &p->sched[each + i], *b = &p->sched[m * each + i];
-        if (b->micro != m || a->micro != 1 || a->chunk != b->chunk || a->slot != b->slot ||
+        if (b->micro != m || a->micro != 1 || a->segment != b->segment || a->slot != b->slot ||
             a->late != b->late)
             return false;
-        for (int k = 0; k < p->chunks[a->chunk].n; k++) {
-            const struct sn_op *op = &p->ops[p->chunks[a->chunk].first + k];
+        for (int k = 0; k < p->segments[a->segment].n; k++) {
+            const struct sn_op *op = &p->ops[p->segments[a->segment].first + k];
             if (op->extra || (op->when == SN_LAST && m == p->micros - 1))
                 return false;
         }
@@ -32,23 +32,23 @@ static bool is_like(const struct sn_program *p, int each, int m)
 static bool is_over(const struct sn_program *p, int each, int until)
 {
     for (int i = each * until; i < p->n_sched; i++)
-        if (p->sched[i].micro < until && p->chunks[p->sched[i].chunk].kind != SN_CHUNK_UPDATE)
+        if (p->sched[i].micro < until && p->segments[p->sched[i].segment].kind != SN_SEGMENT_UPDATE)
             return false;
     return true;
 }
 
-void sn_repeat_find(struct sn_exec *x, const struct sn_program *p)
+void sn_replay_find(struct sn_exec *x, const struct sn_program *p)
 {
     struct sn_exec_device *v = x->device;
     int each = 0, until = 2;
-    v->repeat = (struct sn_repeat){0};
+    v->replay = (struct sn_replay){0};
     while (each < p->n_sched && p->sched[each].micro == 0)
         each++;
     bool may = p == &x->job->train && x->job->group_size[SN_GROUP_WORLD] == 1 && p->micros > 2;
     while (may && until < p->micros && is_like(p, each, until))
         until++;
     if (until > 2 && is_over(p, each, until))
-        v->repeat = (struct sn_repeat){.each = each, .until = until};
+        v->replay = (struct sn_replay){.each = each, .until = until};
 }
 
 /* Tokens of micro-batch m to where micro-batch 1 has its own. */
@@ -59,11 +59,11 @@ static enum sn_status move_tokens(struct sn_exec *x, int buf, int m, struct sn_e
     return sn_device_copy(x, at + bytes, at + m * bytes, bytes, SN_ON_DEVICE, err);
 }
 
-enum sn_status sn_repeat_micro(struct sn_exec *x, int entry, int micro, int *done,
+enum sn_status sn_replay_micro(struct sn_exec *x, int entry, int micro, int *done,
                                struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
-    const struct sn_repeat *r = &v->repeat;
+    const struct sn_replay *r = &v->replay;
     *done = 0;
     if (entry != micro * r->each)
         return SN_OK;

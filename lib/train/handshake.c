@@ -1,5 +1,5 @@
 /*
- * meet.c - before step 1 the ranks compare what they have compiled.
+ * handshake.c - before step 1 the ranks compare what they have compiled.
  *
  * Ranks with different programs or run files would wait for each other for ever; and what a run
  * plans, over all ranks, is known only when each has said its part.
@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* On rank 0. */
-static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *all,
+static enum sn_status compare(const struct sn_trainer *t, const struct sn_rank_summary *all,
                               struct sn_err *err)
 {
     const struct sn_grid *g = &t->job->grid;
@@ -26,7 +26,7 @@ static enum sn_status compare(const struct sn_trainer *t, const struct sn_said *
 }
 
 /* On rank 0. */
-static void take_plan(struct sn_trainer *t, const struct sn_said *all)
+static void take_plan(struct sn_trainer *t, const struct sn_rank_summary *all)
 {
     t->memory = all[0].memory;
     for (int r = 0; r < t->env.comm->size; r++) {
@@ -37,11 +37,11 @@ static void take_plan(struct sn_trainer *t, const struct sn_said *all)
     }
 }
 
-enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
+enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
-    struct sn_said mine = {.program = sn_program_hash(&t->job->train),
-                           .config = t->state.config_hash};
+    struct sn_rank_summary mine = {.program = sn_program_hash(&t->job->train),
+                                   .config = t->state.config_hash};
     sn_job_traffic(t->job, mine.traffic);
     sn_job_memory(t->job, &mine.memory);
     memcpy(t->sent_by_rank, mine.traffic, sizeof(t->sent_by_rank));
@@ -49,11 +49,11 @@ enum sn_status sn_trainer_meet(struct sn_trainer *t, struct sn_err *err)
     t->state.rank = c->rank;
     t->state.ranks = c->size;
     SN_TRY(c->ops->set_grid(c, &t->job->grid, err));
-    enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->said, 0, err);
+    enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->summaries, 0, err);
     if (st == SN_OK && c->rank == 0)
-        st = compare(t, t->said, err);
+        st = compare(t, t->summaries, err);
     if (st == SN_OK && c->rank == 0)
-        take_plan(t, t->said);
+        take_plan(t, t->summaries);
     SN_TRY(c->ops->agree(c, st, err)); /* connections need all ranks */
     return c->ops->agree(c, sn_exec_connect(t->exec, err), err);
 }

@@ -1,9 +1,9 @@
 /*
- * comm_window.c - collectives of groups whose members are all on one host, through memory that they
+ * comm_shm.c - collectives of groups whose members are all on one host, through memory that they
  * share: a message costs two copies and a wake-up, here data is copied in once and summed or copied
  * out by whoever needs it.
  *
- * Each rank has one part of the window: for each group a phase, a number that only this rank
+ * Each rank has one area of the shared memory: for each group a phase, a number that only this rank
  * raises, and SLOTS slots of data. A chunk goes: copy in, raise the phase, wait until all members
  * have raised theirs (that is the barrier), read the others' slots, raise the phase again. A slot
  * is filled again only when all members of the group that read it last have come to the later
@@ -33,7 +33,7 @@ struct phase {
 
 struct head {
     struct phase phase[SN_NGROUPS];
-    struct sn_window_sign {
+    struct sn_shm_sign {
         _Alignas(SN_COLLECTIVE_LINE) enum sn_collective kind;
         enum sn_dtype dtype;
         int64_t n;
@@ -59,7 +59,7 @@ struct pass {
 
 static struct head *head_of(const struct sn_engine *e, int group, int member)
 {
-    return (struct head *)(void *)e->window.part[e->group[group].seat[member]];
+    return (struct head *)(void *)e->shm.area[e->group[group].seat[member]];
 }
 
 static _Atomic uint64_t *phase_of(const struct sn_engine *e, int group, int member)
@@ -75,7 +75,7 @@ static int slot_number(const struct pass *p)
 
 static char *slot_of(const struct pass *p, int member)
 {
-    return p->e->window.part[p->q->seat[member]] + HEAD + (int64_t)slot_number(p) * SLOT;
+    return p->e->shm.area[p->q->seat[member]] + HEAD + (int64_t)slot_number(p) * SLOT;
 }
 
 /* Until all members of a group have come to a phase; false if the communicator has failed. */
@@ -101,7 +101,7 @@ static void raise_phase(struct pass *p)
                           memory_order_release);
 }
 
-static bool meet(struct pass *p)
+static bool barrier(struct pass *p)
 {
     raise_phase(p);
     return await(p->e, (int)p->t->group, p->q->phase);
@@ -112,32 +112,32 @@ static bool begin_chunk(struct pass *p)
 {
     int s = slot_number(p);
     struct head *mine = head_of(p->e, (int)p->t->group, p->q->index);
-    p->e->window.awaited = s;
-    bool is_free = p->e->window.user[s].phase == 0 ||
-                   await(p->e, p->e->window.user[s].group, p->e->window.user[s].phase);
-    p->e->window.awaited = -1;
+    p->e->shm.awaited = s;
+    bool is_free = p->e->shm.user[s].phase == 0 ||
+                   await(p->e, p->e->shm.user[s].group, p->e->shm.user[s].phase);
+    p->e->shm.awaited = -1;
     if (!is_free)
         return false;
-    mine->sign[s] = (struct sn_window_sign){
+    mine->sign[s] = (struct sn_shm_sign){
         .kind = p->t->kind, .dtype = p->t->dtype, .n = p->t->n, .sized = p->t->sized};
     return true;
 }
 
-int sn_window_holder(const struct sn_engine *e, enum sn_group *q)
+int sn_shm_holder(const struct sn_engine *e, enum sn_group *q)
 {
-    int s = e->window.awaited;
-    if (!e->window.part || s < 0)
+    int s = e->shm.awaited;
+    if (!e->shm.area || s < 0)
         return -1;
-    int group = e->window.user[s].group;
+    int group = e->shm.user[s].group;
     *q = (enum sn_group)group;
     for (int i = 0; i < e->group[group].size; i++)
         if (atomic_load_explicit(phase_of(e, group, i), memory_order_acquire) <
-            e->window.user[s].phase)
+            e->shm.user[s].phase)
             return sn_engine_member(e, *q, i);
     return -1;
 }
 
-static void disagree(struct pass *p, int rank, const struct sn_window_sign *s)
+static void disagree(struct pass *p, int rank, const struct sn_shm_sign *s)
 {
     char what[160];
     sn_engine_describe(p->e, p->e->watch.current, what, sizeof(what));
@@ -150,13 +150,13 @@ static void disagree(struct pass *p, int rank, const struct sn_window_sign *s)
     atomic_store(&p->e->failed, true);
 }
 
-/* As meet, once the chunk is in the slot; false too if a member is in another operation. */
-static bool meet_to_read(struct pass *p)
+/* As barrier, once the chunk is in the slot; false too if a member is in another operation. */
+static bool barrier_to_read(struct pass *p)
 {
-    if (!meet(p))
+    if (!barrier(p))
         return false;
     for (int i = 0; i < p->q->size; i++) {
-        const struct sn_window_sign *s = &head_of(p->e, (int)p->t->group, i)->sign[slot_number(p)];
+        const struct sn_shm_sign *s = &head_of(p->e, (int)p->t->group, i)->sign[slot_number(p)];
         if (s->kind == p->t->kind && s->dtype == p->t->dtype && s->n == p->t->n &&
             s->sized == p->t->sized)
             continue;
@@ -171,8 +171,8 @@ static void end_chunk(struct pass *p)
 {
     int s = slot_number(p);
     raise_phase(p);
-    p->e->window.user[s].group = (int)p->t->group;
-    p->e->window.user[s].phase = p->q->phase;
+    p->e->shm.user[s].group = (int)p->t->group;
+    p->e->shm.user[s].phase = p->q->phase;
     p->q->chunks++;
 }
 
@@ -211,7 +211,7 @@ static void sum(struct pass *p, const char *own, char *out, int64_t at, int64_t 
 static bool all_reduce_small(struct pass *p)
 {
     copy(p, slot_of(p, p->q->index), p->in, p->count);
-    if (!meet_to_read(p))
+    if (!barrier_to_read(p))
         return false;
     sum(p, slot_of(p, p->q->index), p->out, 0, p->count);
     sn_engine_count(p->e, p->t->group, (p->q->size - 1) * p->count * p->width);
@@ -224,11 +224,11 @@ static bool all_reduce_chunk(struct pass *p)
     char *mine = slot_of(p, p->q->index);
     struct sn_collective_slice own = sn_collective_slice(p->count, p->q->size, p->q->index);
     copy(p, mine, p->in + p->at * p->width, p->count);
-    if (!meet_to_read(p))
+    if (!barrier_to_read(p))
         return false;
     sum(p, mine + own.start * p->width, mine + own.start * p->width, own.start * p->width,
         own.count);
-    if (!meet(p))
+    if (!barrier(p))
         return false;
     for (int d = 0; d < p->q->size; d++) {
         int j = (p->q->index + d) % p->q->size;
@@ -267,10 +267,10 @@ static bool take_lengths(struct pass *p)
     return true;
 }
 
-/* As meet_to_read, of what consists of blocks. */
-static bool meet_to_read_blocks(struct pass *p)
+/* As barrier_to_read, of what consists of blocks. */
+static bool barrier_to_read_blocks(struct pass *p)
 {
-    return meet_to_read(p) && (!p->t->sized || p->at > 0 || take_lengths(p));
+    return barrier_to_read(p) && (!p->t->sized || p->at > 0 || take_lengths(p));
 }
 
 /* The chunk's part of member m's block, which is one of those at `side`. */
@@ -285,7 +285,7 @@ static bool all_gather_chunk(struct pass *p)
 {
     int64_t mine = chunk_of(p, p->out, p->q->index).n;
     copy(p, slot_of(p, p->q->index), p->in + p->at * p->width, mine);
-    if (!meet_to_read_blocks(p))
+    if (!barrier_to_read_blocks(p))
         return false;
     for (int d = 1; d < p->q->size; d++) {
         int j = (p->q->index + d) % p->q->size;
@@ -309,7 +309,7 @@ static bool blocks_chunk(struct pass *p)
         } else if (p->t->sized && p->at == 0) {
             copy(p, slot_of(p, j) + mine, p->in + own.at, SN_COLLECTIVE_LENGTH);
         }
-    if (!meet_to_read_blocks(p))
+    if (!barrier_to_read_blocks(p))
         return false;
     if (p->t->kind == SN_REDUCE_SCATTER)
         sum(p, p->in + own.at * p->width, p->out + p->at * p->width, mine, own.n);
@@ -344,27 +344,27 @@ static int64_t chunk_length(const struct pass *p)
     return all / p->q->size / SN_COLLECTIVE_ALIGN * SN_COLLECTIVE_ALIGN;
 }
 
-bool sn_window_takes(const struct sn_engine *e, const struct sn_transfer *t)
+bool sn_shm_takes(const struct sn_engine *e, const struct sn_transfer *t)
 {
     const struct sn_engine_group *q = &e->group[t->group];
     /* Of every kind and length. Measured on 2 cores that others used too (load 4.6), median us by
-     * messages / through the window, bench_allreduce:
+     * messages / through the shared memory, bench_allreduce:
      *                   2 ranks               4 ranks                8 ranks
      *                   16 KiB   1 MiB        16 KiB   1 MiB         16 KiB   1 MiB
      *   all-reduce      75/34    603/465      157/106  1983/1392     213/136  3492/2126
      *   all-gather      47/40    306/286      93/67    762/379       179/116  1584/544
      *   reduce-scatter  49/47    377/330      104/77   1076/711      178/139  2161/1288
      *   all-to-all      48/40    318/324      71/73    626/517       157/118  1612/1042
-     * At 8 MiB the window took 0.3 to 1.0 times as long (all-to-all over 8 ranks 1.4 times in
+     * At 8 MiB shared memory took 0.3 to 1.0 times as long (all-to-all over 8 ranks 1.4 times in
      * another run). Messages also won some rows up to 2 KiB with 2 or 4 ranks, by at most 22 us:
      * too little for a threshold before a quiet machine says so.
      * Beyond 64 members chunks of an all-reduce are longer than a slot. */
     bool uneven = t->exchange && t->kind == SN_ALL_TO_ALL;
-    return !uneven && e->window.part && q->on_host && sn_collective_chunk_bytes(q->size) <= SLOT &&
-           !atomic_load(&e->window.is_off);
+    return !uneven && e->shm.area && q->on_host && sn_collective_chunk_bytes(q->size) <= SLOT &&
+           !atomic_load(&e->shm.is_off);
 }
 
-void sn_window_run(struct sn_engine *e, const struct sn_transfer *t)
+void sn_shm_run(struct sn_engine *e, const struct sn_transfer *t)
 {
     struct pass p = {.e = e,
                      .q = &e->group[t->group],
