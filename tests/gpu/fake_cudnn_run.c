@@ -128,17 +128,36 @@ static bool step(const struct value *v, int64_t i[4])
     return false;
 }
 
+/* One matrix of c; y: room for the numbers of b's, and of a row of a's. */
+static void multiply_one(const struct value *a, const struct value *b, const struct value *c,
+                         int64_t i[4], double *y)
+{
+    int64_t deep = a->n[3], columns = c->n[3];
+    double *x = y + deep * columns;
+    for (int64_t l = 0; l < deep; l++)
+        for (int64_t k = 0; k < columns; k++)
+            y[k * deep + l] = get(b, (int64_t[4]){i[0], i[1], l, k}, c->n[1]);
+    for (i[2] = 0; i[2] < c->n[2]; i[2]++) {
+        for (int64_t l = 0; l < deep; l++)
+            x[l] = get(a, (int64_t[4]){i[0], i[1], i[2], l}, c->n[1]);
+        for (i[3] = 0; i[3] < columns; i[3]++) {
+            double sum = 0;
+            for (int64_t l = 0; l < deep; l++)
+                sum += x[l] * y[i[3] * deep + l];
+            put(c, i, sum);
+        }
+    }
+}
+
 static void multiply(const struct value *a, const struct value *b, const struct value *c)
 {
-    int64_t i[4] = {0};
-    do {
-        double sum = 0;
-        for (int64_t l = 0; l < a->n[3]; l++) {
-            int64_t ia[4] = {i[0], i[1], i[2], l}, ib[4] = {i[0], i[1], l, i[3]};
-            sum += get(a, ia, c->n[1]) * get(b, ib, c->n[1]);
-        }
-        put(c, i, sum);
-    } while (step(c, i));
+    double *numbers = calloc((size_t)(a->n[3] * (c->n[3] + 1)), sizeof(double));
+    if (!numbers)
+        abort();
+    for (int64_t n = 0; n < c->n[0]; n++)
+        for (int64_t head = 0; head < c->n[1]; head++)
+            multiply_one(a, b, c, (int64_t[4]){n, head, 0, 0}, numbers);
+    free(numbers);
 }
 
 static double applied(int mode, double x, double b, bool choice)
