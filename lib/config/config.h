@@ -37,6 +37,7 @@ enum sn_router {
 enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
+enum sn_overlap { SN_OVERLAP_NONE, SN_OVERLAP_AUTO };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
 enum sn_duplicates { SN_DUPLICATES_SENT, SN_DUPLICATES_DROPPED, SN_DUPLICATES_AUTO };
 enum sn_process_placement { SN_PLACEMENT_AUTO, SN_PLACEMENT_DEFAULT };
@@ -194,7 +195,8 @@ struct sn_layout_config {
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
-    enum sn_process_placement placement;           /* which process computes which rank */
+    enum sn_overlap overlap;             /* of messages and computing, by the order of operations */
+    enum sn_process_placement placement; /* which process computes which rank */
     struct sn_compress_config compress;
     bool split_backward; /* no key of its own: planners set it for a stage of a schedule that delays
                             weight gradients */
@@ -224,6 +226,15 @@ const char *sn_layout_key_name(enum sn_layout_key k); /* "tensor" */
 /* Where the run file says something; line 0: not there. */
 struct sn_text_place {
     int line, col;
+};
+
+/* What the order of operations is weighed by (lib/program/order.c), in seconds and per second.
+ * flops 0: no machine is named, and operations stay as they are emitted. By enum sn_group, of
+ * which there are no more: */
+enum { SN_OVERLAP_GROUPS = 24 };
+struct sn_overlap_rates {
+    double flops, bytes;                                      /* of products; of memory */
+    double start[SN_OVERLAP_GROUPS], link[SN_OVERLAP_GROUPS]; /* of a message, and its bytes sent */
 };
 
 /* What is named here is read by lib/machine/named.h. None of it changes what a run computes. */
@@ -286,6 +297,7 @@ struct sn_config {
     bool layout_auto;      /* `layout: auto`: a search chooses it (lib/search/search.h) */
     unsigned layout_named; /* bit k: the run file names enum sn_layout_key k */
     struct sn_machine_config machine;
+    struct sn_overlap_rates overlap_rates; /* no key: of the machine, for layout.overlap: auto */
     struct sn_checkpoint_config checkpoint;
     struct sn_slurm_config slurm;
 };

@@ -46,6 +46,7 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
+static const char *const overlaps[] = {"none", "auto", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
 static const char *const duplicates[] = {"false", "true", "auto", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
@@ -260,6 +261,8 @@ const struct sn_key sn_keys[] = {
         NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT), DEFAULT("[tensor, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
+    {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it."),
+        NAMES(overlaps), DEFAULT("none")},
     {ROW("layout.placement", ENUM, AT(layout.placement), "Which process computes which rank; auto: so that the fewest bytes cross switches and nodes, default: rank n is process n of the launcher."),
         NAMES(placements), DEFAULT("auto")},
     {ROW("layout.drop_duplicates", ENUM, AT(layout.drop_duplicates), "TED: tensor ranks send each token to its experts' ranks once between them, and gather there; auto: where the machine's price says that it is faster, and it fits. No effect while layout.expert or layout.tensor is 1, or tokens are split."),

@@ -215,6 +215,7 @@ void sn_pass_fuse(const struct sn_job *j, struct sn_program *p);    /* fuse.c */
 void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 void sn_pass_fuse_norms(struct sn_program *p);                      /* fuse_norm.c */
+void sn_pass_order(const struct sn_job *j, struct sn_program *p);   /* order.c */
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
 

@@ -5,6 +5,7 @@
 #include "lib/machine/levels.h"
 #include "lib/search/chunks.h"
 #include "lib/search/codings.h"
+#include "lib/search/overlap.h"
 #include "lib/search/planned.h"
 #include "lib/search/search.h"
 
@@ -53,5 +54,6 @@ enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *
     SN_TRY(sn_config_resolve_ranks(c, ranks, err));
     SN_TRY(sn_chunks_resolve(c, err));
     SN_TRY(sn_levels_resolve(c, err));
-    return sn_codings_resolve(c, err);
+    SN_TRY(sn_codings_resolve(c, err));
+    return sn_overlap_resolve(c, err);
 }

@@ -1,0 +1,474 @@
+/*
+ * order.c - the order of a segment's operations, so that messages are hidden behind what computes.
+ *
+ * List scheduling (Graham 1969; by the longest path to the end, Hu 1961) against a clock: one stream
+ * computes, messages have theirs (enum sn_op_stream). A message is posted as soon as its inputs are
+ * there, and waited for when nothing else is left to compute. Weight gradients, whose way to the
+ * end is short, and what is computed again, whose inputs have long been there, so come to stand in
+ * the waits of tensor, context, expert and data communication alike (Merak, arXiv 2206.04959;
+ * AxoNN's overlap, arXiv 2305.13525, section V).
+ *
+ * What must stay in order:
+ * - operations that touch the same buffer, if one of them writes it. A WAIT writes what its message
+ *   reads and writes, so nobody touches that while the message is under way. Sums into one buffer
+ *   are therefore taken in the order of the text, and have the same bits;
+ * - transfers between stages, whose other ends are in another text;
+ * - operations of further rounds of experts, neighbours that are repeated together.
+ *
+ * The clock knows shapes, and nothing in which ranks of a stage differ (positions, indices): they
+ * all find the same order, as they have to. Where the order of the text is not slower it stays.
+ * Temporaries may take SLACK more than they do in that order; where they would, the operation comes
+ * that is next in the text.
+ */
+#include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double SLACK = 1;
+
+struct node {
+    int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
+    double seconds; /* of computing */
+    double message; /* of what it posts, when its stream is free */
+    int stream;     /* of that; COMPUTE: it posts nothing that meets other ranks */
+    int posted;     /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
+    bool is_wait;
+    int n_before; /* nodes that have to come before it, and have not yet */
+    int edges;    /* the first of those to nodes that come after it; -1 */
+    double tail;  /* seconds of the longest way from its begin to the segment's end */
+    double done;  /* when what it posted is */
+    bool is_placed;
+};
+
+struct edge {
+    int to, next;
+    bool lengthens; /* the way to the end: not where two sums only share a gradient's buffer */
+};
+
+/* A buffer in this segment; those that are aliases of each other are one. */
+struct use {
+    int writer;    /* node that wrote it last; -1 */
+    int readers;   /* edges to nodes that have read it since; -1 */
+    int left;      /* nodes that touch it and have not been placed */
+    bool is_local; /* a temporary that no other segment touches */
+};
+
+struct clock {
+    double now, free[SN_NSTREAMS];
+    int64_t live, peak; /* bytes of temporaries */
+};
+
+struct order {
+    const struct sn_job *job;
+    struct sn_program *p;
+    const struct sn_segment *segment;
+    struct node *node;
+    struct edge *edge;
+    struct use *use;    /* by buffer */
+    int *alias;         /* by buffer: the one that stands for it */
+    int *home;          /* by buffer: the segment that touches it; -1 none, -2 several */
+    int *ready, *found; /* nodes; the order found */
+    int n, n_edges, cap_edges, n_ready;
+    int64_t limit; /* bytes of temporaries */
+    struct clock clock;
+    bool failed;
+};
+
+/* --- what an operation takes ------------------------------------------------------------------ */
+
+static const struct sn_overlap_rates *rates_of(const struct order *o)
+{
+    return &o->job->config->overlap_rates;
+}
+
+/* Of attention by its shape: where its keys begin differs between context ranks. */
+static double flops_of(const struct sn_op *op)
+{
+    int64_t mnk[3];
+    if (sn_op_row(op->kind)->cost != SN_COST_ATTENTION)
+        return sn_op_flops(op);
+    sn_op_shape(op, mnk);
+    return 2.0 * (double)mnk[0] * (double)mnk[1] * (double)mnk[2];
+}
+
+/* In the mean over the micro-batches. */
+static double share_of(const struct order *o, const struct sn_op *op)
+{
+    return op->when == SN_EVERY ? 1 : 1.0 / o->p->micros;
+}
+
+static double kernel_seconds(const struct order *o, const struct sn_op *op)
+{
+    const struct sn_overlap_rates *r = rates_of(o);
+    double bytes = (double)sn_op_bytes(o->p, op) / r->bytes;
+    return share_of(o, op) * fmax(flops_of(op) / r->flops, bytes);
+}
+
+static double message_seconds(const struct order *o, const struct sn_op *op)
+{
+    const struct sn_overlap_rates *r = rates_of(o);
+    struct sn_communication c;
+    if (sn_op_is_transfer(op) || !sn_op_communication(&c, o->p, op))
+        return 0;
+    int64_t bytes = sn_collective_bytes(c.kind, c.n, c.dtype, o->job->group_size[op->group], 0);
+    return share_of(o, op) * (r->start[op->group] + (double)bytes / r->link[op->group]);
+}
+
+/* --- what comes before what ------------------------------------------------------------------- */
+
+static void add_edge(struct order *o, int from, int to, bool lengthens)
+{
+    if (o->failed || from < 0 || from == to)
+        return;
+    if (!sn_grow((void **)&o->edge, o->n_edges, &o->cap_edges, sizeof(*o->edge))) {
+        o->failed = true;
+        return;
+    }
+    o->edge[o->n_edges] = (struct edge){to, o->node[from].edges, lengthens};
+    o->node[from].edges = o->n_edges++;
+    o->node[to].n_before++;
+}
+
+static void reads(struct order *o, int node, int buf)
+{
+    struct use *u = &o->use[o->alias[buf]];
+    add_edge(o, u->writer, node, true);
+    if (o->failed || !sn_grow((void **)&o->edge, o->n_edges, &o->cap_edges, sizeof(*o->edge))) {
+        o->failed = true;
+        return;
+    }
+    o->edge[o->n_edges] = (struct edge){node, u->readers, false};
+    u->readers = o->n_edges++;
+}
+
+static void writes(struct order *o, int node, int buf)
+{
+    struct use *u = &o->use[o->alias[buf]];
+    add_edge(o, u->writer, node, buf >= o->p->n_state_bufs);
+    for (int e = u->readers; e >= 0 && !o->failed; e = o->edge[e].next)
+        add_edge(o, o->edge[e].to, node, false);
+    u->writer = node;
+    u->readers = -1;
+}
+
+/* An operation's operands; all written, where `all` says so. */
+static void touch_operands(struct order *o, int node, const struct sn_op *op, bool all)
+{
+    for (int k = 0; k < SN_MAX_IN; k++)
+        if (op->in[k].buf >= 0 && all)
+            writes(o, node, op->in[k].buf);
+        else if (op->in[k].buf >= 0)
+            reads(o, node, op->in[k].buf);
+    for (int k = 0; k < SN_MAX_OUT; k++)
+        if (op->out[k].buf >= 0)
+            writes(o, node, op->out[k].buf);
+}
+
+static void touch_op(struct order *o, int node, const struct sn_op *op)
+{
+    touch_operands(o, node, op, op->kind == SN_OP_WAIT || op->kind == SN_OP_ALIAS);
+    if (op->kind == SN_OP_WAIT)
+        touch_operands(o, node, sn_op_find(o->p, op->waits_for), true);
+}
+
+/* Between stages, or of all ranks: their texts differ. */
+static bool leaves_stage(const struct sn_op *op)
+{
+    return op->group == SN_GROUP_PIPELINE || op->group == SN_GROUP_TIED ||
+           op->group == SN_GROUP_WORLD;
+}
+
+static void add_node(struct order *o, int first, int n, int *last_out)
+{
+    const struct sn_op *op = &o->p->ops[first];
+    struct node *x = &o->node[o->n++];
+    bool is_one = !op->extra;
+    *x = (struct node){.first = first, .n = n, .posted = -1, .edges = -1};
+    x->is_wait = is_one && op->kind == SN_OP_WAIT;
+    if (is_one && op->kind < SN_NKERNELS)
+        x->seconds = kernel_seconds(o, op);
+    if (is_one && sn_op_is_posted(op) && sn_op_meets_others(o->job, op)) {
+        x->stream = (int)sn_op_row(op->kind)->stream;
+        x->message = message_seconds(o, op);
+    }
+    for (int i = first; i < first + n; i++) {
+        touch_op(o, o->n - 1, &o->p->ops[i]);
+        if (sn_op_communicates(&o->p->ops[i]) && leaves_stage(&o->p->ops[i]) &&
+            o->p->ops[i].kind != SN_OP_WAIT) {
+            add_edge(o, *last_out, o->n - 1, false);
+            *last_out = o->n - 1;
+        }
+    }
+}
+
+static void find_posted(struct order *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        const struct sn_op *op = &o->p->ops[o->node[i].first];
+        for (int k = 0; k < i && o->node[i].is_wait; k++)
+            if (o->node[k].stream != SN_STREAM_COMPUTE &&
+                o->p->ops[o->node[k].first].id == op->waits_for)
+                o->node[i].posted = k;
+    }
+}
+
+static void add_nodes(struct order *o)
+{
+    const struct sn_segment *s = o->segment;
+    int last_out = -1;
+    o->n = o->n_edges = 0;
+    for (int b = 0; b < o->p->n_bufs; b++)
+        o->use[b] = (struct use){.writer = -1, .readers = -1};
+    for (int i = s->first, n; i < s->first + s->n && !o->failed; i += n) {
+        for (n = 1; o->p->ops[i].extra && i + n < s->first + s->n && o->p->ops[i + n].extra; n++)
+            continue;
+        add_node(o, i, n, &last_out);
+    }
+    for (int i = o->n - 1; i >= 0; i--) { /* edges go forward in the text */
+        struct node *x = &o->node[i];
+        for (int e = x->edges; e >= 0; e = o->edge[e].next)
+            if (o->edge[e].lengthens)
+                x->tail = fmax(x->tail, o->node[o->edge[e].to].tail);
+        x->tail += x->seconds + x->message;
+    }
+    find_posted(o);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+typedef void on_buffer(struct order *o, int buf, int64_t *bytes);
+
+/* Each local buffer of a node, as often as operands show it. */
+static void for_buffers(struct order *o, int node, on_buffer *call, int64_t *bytes)
+{
+    const struct node *x = &o->node[node];
+    for (int i = x->first; i < x->first + x->n; i++) {
+        const struct sn_op *op = &o->p->ops[i];
+        for (int k = 0; k < SN_MAX_IN + SN_MAX_OUT; k++) {
+            int buf = k < SN_MAX_IN ? op->in[k].buf : op->out[k - SN_MAX_IN].buf;
+            if (buf >= 0 && o->use[o->alias[buf]].is_local)
+                call(o, o->alias[buf], bytes);
+        }
+    }
+}
+
+static void count_use(struct order *o, int buf, int64_t *bytes)
+{
+    (void)bytes;
+    o->use[buf].left++;
+}
+
+/* writer is of no use any more: from here on 1 where a buffer is live. */
+static void take(struct order *o, int buf, int64_t *bytes)
+{
+    if (o->use[buf].writer == 0)
+        *bytes += o->p->bufs[buf].bytes;
+    o->use[buf].writer = 1;
+}
+
+static void would_take(struct order *o, int buf, int64_t *bytes)
+{
+    if (o->use[buf].writer == 0)
+        *bytes += o->p->bufs[buf].bytes;
+}
+
+static void give_back(struct order *o, int buf, int64_t *bytes)
+{
+    if (--o->use[buf].left == 0)
+        *bytes -= o->p->bufs[buf].bytes;
+}
+
+static void count_uses(struct order *o)
+{
+    for (int b = 0; b < o->p->n_bufs; b++)
+        o->use[b] = (struct use){.is_local = b >= o->p->n_state_bufs && !o->p->bufs[b].kept &&
+                                             o->home[b] == (int)(o->segment - o->p->segments)};
+    for (int i = 0; i < o->n; i++)
+        for_buffers(o, i, count_use, NULL);
+}
+
+/* --- the clock -------------------------------------------------------------------------------- */
+
+static void place(struct order *o, int node)
+{
+    struct clock *c = &o->clock;
+    struct node *x = &o->node[node];
+    for_buffers(o, node, take, &c->live);
+    c->peak = c->live > c->peak ? c->live : c->peak;
+    for_buffers(o, node, give_back, &c->live);
+    c->now += x->seconds;
+    if (x->is_wait && x->posted >= 0)
+        c->now = fmax(c->now, o->node[x->posted].done);
+    if (x->stream != SN_STREAM_COMPUTE) {
+        x->done = fmax(c->now, c->free[x->stream]) + x->message;
+        c->free[x->stream] = x->done;
+    }
+    x->is_placed = true;
+}
+
+/* As the text has them: seconds, and the peak of temporaries. */
+static void play_text(struct order *o)
+{
+    o->clock = (struct clock){0};
+    count_uses(o);
+    for (int i = 0; i < o->n; i++)
+        place(o, i);
+}
+
+static bool fits(struct order *o, int node)
+{
+    int64_t bytes = o->clock.live;
+    for_buffers(o, node, would_take, &bytes);
+    return bytes <= o->limit;
+}
+
+/* Is a before b? What posts; then what need not be waited for; then what has the longest way. */
+static bool is_better(const struct order *o, int a, int b)
+{
+    const struct node *x = &o->node[a], *y = &o->node[b];
+    bool posts[2] = {x->stream != SN_STREAM_COMPUTE, y->stream != SN_STREAM_COMPUTE};
+    double late[2] = {0, 0};
+    if (posts[0] != posts[1])
+        return posts[0];
+    for (int i = 0; i < 2; i++) {
+        const struct node *z = i ? y : x;
+        if (z->is_wait && z->posted >= 0)
+            late[i] = fmax(0, o->node[z->posted].done - o->clock.now);
+    }
+    if (late[0] > 0 || late[1] > 0)
+        return late[0] < late[1] || (late[0] == late[1] && a < b);
+    return x->tail > y->tail || (x->tail == y->tail && a < b);
+}
+
+/* The place in `ready` of what comes next: `next` is the first of the text that is left. */
+static int choose(struct order *o, int next)
+{
+    int best = -1, fallback = 0;
+    for (int k = 0; k < o->n_ready; k++) {
+        if (o->ready[k] == next)
+            fallback = k;
+        if ((best < 0 || is_better(o, o->ready[k], o->ready[best])) &&
+            (o->ready[k] == next || fits(o, o->ready[k])))
+            best = k;
+    }
+    return best >= 0 ? best : fallback;
+}
+
+static void find_order(struct order *o)
+{
+    int next = 0;
+    o->clock = (struct clock){0};
+    o->n_ready = 0;
+    count_uses(o);
+    for (int i = 0; i < o->n; i++) {
+        o->node[i].is_placed = false;
+        if (o->node[i].n_before == 0)
+            o->ready[o->n_ready++] = i;
+    }
+    for (int n = 0; n < o->n; n++) {
+        while (o->node[next].is_placed)
+            next++;
+        int k = choose(o, next), node = o->ready[k];
+        o->ready[k] = o->ready[--o->n_ready];
+        place(o, node);
+        o->found[n] = node;
+        for (int e = o->node[node].edges; e >= 0; e = o->edge[e].next)
+            if (--o->node[o->edge[e].to].n_before == 0)
+                o->ready[o->n_ready++] = o->edge[e].to;
+    }
+}
+
+/* --- a segment, a program --------------------------------------------------------------------- */
+
+static void write_order(struct order *o)
+{
+    struct sn_program *p = o->p;
+    struct sn_op *ops = sn_alloc_n((size_t)o->segment->n + 1, sizeof(*ops));
+    int at = 0;
+    if (!ops) {
+        o->failed = true;
+        return;
+    }
+    for (int n = 0; n < o->n; n++) {
+        const struct node *x = &o->node[o->found[n]];
+        memcpy(ops + at, p->ops + x->first, (size_t)x->n * sizeof(*ops));
+        at += x->n;
+    }
+    memcpy(p->ops + o->segment->first, ops, (size_t)at * sizeof(*ops));
+    for (int i = o->segment->first; i < o->segment->first + at; i++)
+        p->op_of_id[p->ops[i].id] = i;
+    sn_free(ops);
+}
+
+static void order_segment(struct order *o)
+{
+    add_nodes(o);
+    if (o->failed)
+        return;
+    play_text(o);
+    double before = o->clock.now;
+    o->limit = o->clock.peak + (int64_t)((double)o->clock.peak * SLACK);
+    find_order(o);
+    if (o->clock.now < before)
+        write_order(o);
+}
+
+/* Which segment touches each buffer, and which buffers are one. */
+static void find_homes(struct order *o)
+{
+    const struct sn_program *p = o->p;
+    for (int b = 0; b < p->n_bufs; b++) {
+        o->alias[b] = b;
+        o->home[b] = -1;
+    }
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct sn_op *op = &p->ops[i];
+        if (op->kind == SN_OP_ALIAS)
+            o->alias[op->out[0].buf] = o->alias[op->in[0].buf];
+    }
+    for (int s = 0; s < p->n_segments; s++)
+        for (int i = p->segments[s].first; i < p->segments[s].first + p->segments[s].n; i++)
+            for (int k = 0; k < SN_MAX_IN + SN_MAX_OUT; k++) {
+                const struct sn_op *op = &p->ops[i];
+                int buf = k < SN_MAX_IN ? op->in[k].buf : op->out[k - SN_MAX_IN].buf;
+                int *home = buf < 0 ? NULL : &o->home[o->alias[buf]];
+                if (home)
+                    *home = *home == -1 || *home == s ? s : -2;
+            }
+}
+
+void sn_pass_order(const struct sn_job *j, struct sn_program *p)
+{
+    if (p->failed || j->config->layout.overlap == SN_OVERLAP_NONE ||
+        j->config->overlap_rates.flops <= 0)
+        return;
+    struct order o = {.job = j, .p = p};
+    size_t ops = (size_t)p->n_ops + 1, bufs = (size_t)p->n_bufs + 1;
+    o.node = sn_alloc_n(ops, sizeof(*o.node));
+    o.use = sn_alloc_n(bufs, sizeof(*o.use));
+    o.alias = sn_alloc_n(bufs, sizeof(*o.alias));
+    o.home = sn_alloc_n(bufs, sizeof(*o.home));
+    o.ready = sn_alloc_n(ops, sizeof(*o.ready));
+    o.found = sn_alloc_n(ops, sizeof(*o.found));
+    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.ready || !o.found;
+    if (!o.failed)
+        find_homes(&o);
+    for (int s = 0; s < p->n_segments && !o.failed; s++) {
+        enum sn_segment_kind kind = p->segments[s].kind;
+        o.segment = &p->segments[s];
+        if (kind == SN_SEGMENT_FORWARD || kind == SN_SEGMENT_BACKWARD ||
+            kind == SN_SEGMENT_INPUT_GRAD || kind == SN_SEGMENT_WEIGHT_GRAD)
+            order_segment(&o);
+    }
+    p->failed = o.failed;
+    sn_free(o.node);
+    sn_free(o.edge);
+    sn_free(o.use);
+    sn_free(o.alias);
+    sn_free(o.home);
+    sn_free(o.ready);
+    sn_free(o.found);
+}

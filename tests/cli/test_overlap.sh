@@ -1,0 +1,100 @@
+#!/bin/sh
+# test_overlap.sh - layout.overlap: auto changes the order of operations, and no bit of a result.
+#
+# Machines have slow links here, so that much is moved; what they are priced by has no say in what a run computes. In make check the
+# lines of the table marked smoke train and those marked fast are proven; with ALL all lines of at most 8 ranks train.
+set -u
+. tests/lib/tap.sh
+. tests/lib/train.sh
+. tests/lib/layouts.sh
+layout_steps=${STEPS:-8}
+plan=$BUILD/bin/sennit-plan
+
+# The line's run file, its operations in the order that auto finds.
+overlapped() { # path
+    sed 's/^layout:/&\n  overlap: auto/' "$1"
+    echo 'machine: {preset: dgx-a100-80}'
+}
+
+train() { # yaml ranks
+    if [ "$2" = 1 ]; then
+        run timeout -k 5 120 "$BUILD/bin/sennit-train" "$1"
+    else
+        run timeout -k 5 180 tests/mpi/run -n "$2" "$BUILD/bin/sennit-train" "$1"
+    fi
+    [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 5)"
+}
+
+# Both orders' losses and norms, and the weights behind them.
+same_bits() { # line
+    name=${1%% *} ranks=$(layout_ranks "$1")
+    layout_file "$1" "$tmp/$name.yaml" "$tmp/$name"
+    echo 'machine: {preset: dgx-a100-80}' >>"$tmp/$name.yaml"
+    layout_file "$1" "$tmp/text.yaml" "$tmp/$name-auto"
+    overlapped "$tmp/text.yaml" >"$tmp/$name-auto.yaml"
+    for run_yaml in "$tmp/$name.yaml" "$tmp/$name-auto.yaml"; do
+        train "$run_yaml" "$ranks"
+        is "$name: ${run_yaml##*/} trains" "$rc" 0
+        layout_numbers "${run_yaml%.yaml}"
+    done
+    ok "$name: the same losses and norms" cmp -s "$tmp/$name/numbers" "$tmp/$name-auto/numbers"
+    ok "$name: and there are some" test -s "$tmp/$name/numbers"
+    rm -rf "${tmp:?}/$name" "$tmp/$name-auto"
+}
+
+layout_tokens "$tmp/tok"
+if [ -n "${ALL:-}" ]; then grep '^[a-z]' "$table"; else grep '^[a-z].* smoke' "$table"; fi >"$tmp/lines"
+while read -r line; do
+    [ "$(layout_ranks "$line")" -gt 8 ] || same_bits "$line"
+done <"$tmp/lines"
+
+# On a device (host memory and streams of its own: tests/gpu/fake_plugin.c), whose graphs are cut elsewhere then.
+fake=$PWD/$BUILD/tests/gpu/libfake_device.so
+if [ -e "$fake" ]; then
+    SN_PLUGIN=$fake && export SN_PLUGIN
+    for name in tp2 z3-dp2 pp2-v2-gpt2 ep2; do
+        same_bits "$(layout_line $name)"
+    done
+    SN_PLUGIN=none
+else
+    skip "the same bits on a device" "no $fake; make check builds it"
+fi
+
+# --- every layout is proven, and many are another text -----------------------------------------
+bad='' moved=0 count=0
+grep '^[a-z].* fast' "$table" >"$tmp/fast"
+while read -r line; do
+    layout_file "$line" "$tmp/run.yaml" "$tmp/out"
+    overlapped "$tmp/run.yaml" >"$tmp/auto.yaml"
+    echo 'machine: {preset: dgx-a100-80}' >>"$tmp/run.yaml"
+    count=$((count + 1))
+    last=$(($(layout_ranks "$line") - 1))
+    "$plan" "$tmp/auto.yaml" --verify >"$tmp/out" 2>&1 && grep -q '^verified' "$tmp/out" || bad="$bad ${line%% *}"
+    "$plan" "$tmp/run.yaml" --explain $last >"$tmp/text" 2>&1
+    "$plan" "$tmp/auto.yaml" --explain $last >"$tmp/text-auto" 2>&1
+    cmp -s "$tmp/text" "$tmp/text-auto" || moved=$((moved + 1))
+    # Where they stand and what memory they take aside, it is the same operations.
+    for text in "$tmp/text" "$tmp/text-auto"; do
+        grep -E '^ +[0-9]+  [a-z_]' "$text" | sed 's/^ *[0-9]* *//; s/ (in place of [^)]*)//g; s/\[[a-z]*\]//g' | sort >"$text.sorted"
+    done
+    cmp -s "$tmp/text.sorted" "$tmp/text-auto.sorted" || bad="$bad ${line%% *}(operations)"
+done <"$tmp/fast"
+is "layouts that are proven, of the same operations" "$bad" ''
+ok "of $count, $moved are in another order" test "$moved" -ge 100
+
+# --- what users see -----------------------------------------------------------------------------
+cat >"$tmp/70b.yaml" <<'YAML'
+model: {preset: llama3-70b}
+train: {steps: 5, global_batch: 512, precision: bf16}
+layout: {data: 8, tensor: 8, pipeline: 4, overlap: none}
+machine: {preset: dgx-h100, nodes: 32}
+YAML
+sed 's/overlap: none/overlap: auto/' "$tmp/70b.yaml" >"$tmp/70b-auto.yaml"
+seconds() { "$plan" "$1" --ranks 256 --json | sed -n 's/.*"step_time_s": \([0-9.]*\).*/\1/p' | head -n 1; }
+plain=$(seconds "$tmp/70b.yaml") auto=$(seconds "$tmp/70b-auto.yaml")
+ok "70B over tensor 8: $auto s in place of $plain" awk "BEGIN { exit !($auto < 0.93 * $plain) }"
+sed 's/overlap: none/overlap: both/' "$tmp/70b.yaml" >"$tmp/both.yaml"
+run "$plan" "$tmp/both.yaml" --ranks 256
+is "another word is refused" "$rc" 2
+like "by name" "$err" "layout.overlap: unknown name 'both'; want none or auto"
+tap_done
