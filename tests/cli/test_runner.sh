@@ -1,6 +1,9 @@
 #!/bin/sh
 # test_runner.sh - tools/run counts what ran: a program that fails, dies or never starts is no success.
 # shellcheck disable=SC2154  # run sets rc and out
+# This test may have been told to give way itself; whoever it starts would be, too.
+case $(chrt -p $$ 2>/dev/null) in *SCHED_IDLE*) ! chrt -o 0 true 2>/dev/null || exec chrt -o 0 "$0" ;; esac
+own=$(chrt -p $$ 2>/dev/null | sed -n 's/.*policy: *//p') # where that is not allowed
 . tests/lib/tap.sh
 need mount
 
@@ -35,13 +38,14 @@ if chrt -i 0 true 2>/dev/null; then
     count "those behind -- run meanwhile" 0 "2 passed, 0 failed, 0 skipped" "$tmp/waits" -- "$tmp/makes"
     unset SLOWEST
     like "and the others give way to them" "$(cat "$tmp"/build/log/*waits.log)" SCHED_IDLE
-    like "who do not" "$(cat "$tmp"/build/log/*makes.log)" SCHED_OTHER
+    like "who do not" "$(cat "$tmp"/build/log/*makes.log)" "$own"
     like "the sum of seconds and the one that cost most are printed" "$out" '^[0-9]+ s of CPU, .* one after another'
     is "seconds of both are kept" "$(sed 's|.*/||' "$tmp/build/log/times" | sort | tr '\n' ' ')" "makes waits "
 else
     skip "those behind -- run meanwhile" "nobody may be told to give way here"
 fi
-program goes 'chrt -p $$ | grep -q SCHED_OTHER && echo "ok 1 - a" || echo "not ok 1 - a"; echo 1..1'
+OWN=$own && export OWN
+program goes 'chrt -p $$ | grep -q "$OWN" && echo "ok 1 - a" || echo "not ok 1 - a"; echo 1..1'
 count "without them nobody gives way" 0 "1 passed, 0 failed, 0 skipped" "$tmp/goes"
 
 program says 'echo "ok 1 - $*"; echo 1..1'
