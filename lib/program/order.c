@@ -28,6 +28,7 @@
 #include <string.h>
 
 static const double SLACK = 1;
+enum { AHEAD = 512 }; /* nodes of the text that are looked at: some layers */
 
 struct node {
     int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
@@ -67,11 +68,11 @@ struct order {
     const struct sn_segment *segment;
     struct node *node;
     struct edge *edge;
-    struct use *use;    /* by buffer */
-    int *alias;         /* by buffer: the one that stands for it */
-    int *home;          /* by buffer: the segment that touches it; -1 none, -2 several */
-    int *ready, *found; /* nodes; the order found */
-    int n, n_edges, cap_edges, n_ready;
+    struct use *use; /* by buffer */
+    int *alias;      /* by buffer: the one that stands for it */
+    int *home;       /* by buffer: the segment that touches it; -1 none, -2 several */
+    int *found;      /* nodes */
+    int n, n_edges, cap_edges;
     int64_t limit; /* bytes of temporaries */
     struct clock clock;
     bool failed;
@@ -204,14 +205,29 @@ static void add_node(struct order *o, int first, int n, int *last_out)
     }
 }
 
+/* The node of an operation of the segment: nodes stand in its order. */
+static int node_of(const struct order *o, int op)
+{
+    int low = 0, high = o->n - 1;
+    while (low < high) {
+        int mid = (low + high + 1) / 2;
+        if (o->node[mid].first <= op)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    return low;
+}
+
 static void find_posted(struct order *o)
 {
+    const struct sn_program *p = o->p;
     for (int i = 0; i < o->n; i++) {
-        const struct sn_op *op = &o->p->ops[o->node[i].first];
-        for (int k = 0; k < i && o->node[i].is_wait; k++)
-            if (o->node[k].stream != SN_STREAM_COMPUTE &&
-                o->p->ops[o->node[k].first].id == op->waits_for)
-                o->node[i].posted = k;
+        struct node *x = &o->node[i];
+        int op = x->is_wait ? p->op_of_id[p->ops[x->first].waits_for] : -1;
+        int k = op >= o->segment->first && op < x->first ? node_of(o, op) : -1;
+        if (k >= 0 && o->node[k].stream != SN_STREAM_COMPUTE)
+            x->posted = k;
     }
 }
 
@@ -343,41 +359,32 @@ static bool is_better(const struct order *o, int a, int b)
     return x->tail > y->tail || (x->tail == y->tail && a < b);
 }
 
-/* The place in `ready` of what comes next: `next` is the first of the text that is left. */
+/* The node that comes next; `next` is the first of the text that is left, which always may. */
 static int choose(struct order *o, int next)
 {
-    int best = -1, fallback = 0;
-    for (int k = 0; k < o->n_ready; k++) {
-        if (o->ready[k] == next)
-            fallback = k;
-        if ((best < 0 || is_better(o, o->ready[k], o->ready[best])) &&
-            (o->ready[k] == next || fits(o, o->ready[k])))
-            best = k;
-    }
-    return best >= 0 ? best : fallback;
+    int best = next, end = o->n - next < AHEAD ? o->n : next + AHEAD;
+    for (int i = next + 1; i < end; i++)
+        if (o->node[i].n_before == 0 && !o->node[i].is_placed && is_better(o, i, best) &&
+            fits(o, i))
+            best = i;
+    return best;
 }
 
 static void find_order(struct order *o)
 {
     int next = 0;
     o->clock = (struct clock){0};
-    o->n_ready = 0;
     count_uses(o);
-    for (int i = 0; i < o->n; i++) {
+    for (int i = 0; i < o->n; i++)
         o->node[i].is_placed = false;
-        if (o->node[i].n_before == 0)
-            o->ready[o->n_ready++] = i;
-    }
     for (int n = 0; n < o->n; n++) {
         while (o->node[next].is_placed)
             next++;
-        int k = choose(o, next), node = o->ready[k];
-        o->ready[k] = o->ready[--o->n_ready];
+        int node = choose(o, next);
         place(o, node);
         o->found[n] = node;
         for (int e = o->node[node].edges; e >= 0; e = o->edge[e].next)
-            if (--o->node[o->edge[e].to].n_before == 0)
-                o->ready[o->n_ready++] = o->edge[e].to;
+            o->node[o->edge[e].to].n_before--;
     }
 }
 
@@ -451,9 +458,8 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     o.use = sn_alloc_n(bufs, sizeof(*o.use));
     o.alias = sn_alloc_n(bufs, sizeof(*o.alias));
     o.home = sn_alloc_n(bufs, sizeof(*o.home));
-    o.ready = sn_alloc_n(ops, sizeof(*o.ready));
     o.found = sn_alloc_n(ops, sizeof(*o.found));
-    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.ready || !o.found;
+    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.found;
     if (!o.failed)
         find_homes(&o);
     for (int s = 0; s < p->n_segments && !o.failed; s++) {
@@ -469,6 +475,5 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     sn_free(o.use);
     sn_free(o.alias);
     sn_free(o.home);
-    sn_free(o.ready);
     sn_free(o.found);
 }
