@@ -33,11 +33,11 @@ reached=$(member step "$(events "$o" end | head -n 1)")
 ok "at most one step is done again: after step $reached it goes on from $(resumed)" \
     test "$(resumed)" -ge $((reached - 1))
 like "partners' copies are what the dead node had" "$(grep 'from memory' "$tmp/$job.out")" \
-    'of 1 host: 4 of 8 images are partners. copies'
+    'of 1 host: 4 of 8 snapshot shards are partners. copies'
 is "no checkpoint was there" "$(newest_checkpoint "$o")" ''
 fault start-node "$victim"
 
-# --- a rank of the node that kept them dies next: its own images are there ---------------------------------
+# --- a rank of the node that kept them dies next: its own snapshot is there ---------------------------------
 ok "it trains on" wait_step "$o" 50 120
 fault kill-rank "$job" 5
 ok "a rank dies: it is launched again" wait_until 180 launched 3
