@@ -56,6 +56,9 @@ bool verify_world_compile(struct verify_world *w, const struct sn_config *c)
         p->sched = sn_alloc_n((size_t)p->n_sched, sizeof(*p->sched));
         memcpy(p->ops, w->jobs[i]->train.ops, (size_t)p->n_ops * sizeof(*p->ops));
         memcpy(p->sched, w->jobs[i]->train.sched, (size_t)p->n_sched * sizeof(*p->sched));
+        p->segments = sn_alloc_n((size_t)p->n_segments, sizeof(*p->segments));
+        memcpy(p->segments, w->jobs[i]->train.segments,
+               (size_t)p->n_segments * sizeof(*p->segments));
         p->bufs = sn_alloc_n((size_t)p->n_bufs, sizeof(*p->bufs));
         memcpy(p->bufs, w->jobs[i]->train.bufs, (size_t)p->n_bufs * sizeof(*p->bufs));
         w->programs[i] = p;
@@ -76,6 +79,7 @@ void verify_world_fini(struct verify_world *w)
     for (int i = 0; i < w->ranks; i++) {
         sn_free(w->spoilt[i].ops);
         sn_free(w->spoilt[i].sched);
+        sn_free(w->spoilt[i].segments);
         sn_free(w->spoilt[i].bufs);
         sn_job_destroy(w->jobs[i]);
     }

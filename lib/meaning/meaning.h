@@ -1,0 +1,53 @@
+/*
+ * meaning.h - proof that the programs of all ranks compute what the program of one rank does.
+ *
+ * Every buffer of every rank holds rectangles of logical tensors (slabs.h), each with a value in a
+ * field of 2^61 - 1 elements (field.h) that stands for how it was computed. A step of all ranks is
+ * played: each operation takes the values and coordinates of its operands, and gives those of its
+ * results by the rule of its kind. What is linear is computed: sums, products, scaling by a number.
+ * What is not is a function of which nothing is known. A sum over tokens, features, words or
+ * experts is a value times the length of the interval that it is over, measured so that the lengths
+ * of neighbouring intervals add up, and those of others do not: a sum in which something is
+ * missing, or there twice, never has the value of the whole one.
+ *
+ * The same step of one rank, on one micro-batch that stands for all tokens, gives the values that
+ * are due. Proven is that afterwards every rank holds, of every parameter that it should, the
+ * updated weights and optimizer state of the one rank: that every gradient is summed exactly once
+ * over every micro-batch and replica and scaled right, that nothing stale or half done is read, and
+ * that what is computed again is what was computed first. A wrong program passes with a probability
+ * of less than 1e-12 (Schwartz 1980; Zippel 1979).
+ *
+ * Not looked into: rounding; what codecs lose (their values are taken for exact, and counted);
+ * which tokens a router sends to which expert; further rounds of the experts' window; where buffers
+ * lie in memory (verify.h proves that what is under way is left alone).
+ */
+#ifndef SN_MEANING_H
+#define SN_MEANING_H
+
+#include "lib/program/program.h"
+
+/* What is compared at the end of a step. */
+enum sn_meaning_of {
+    SN_MEANING_GRADIENT, /* before the update */
+    SN_MEANING_WEIGHT,
+    SN_MEANING_MOMENT,
+    SN_MEANINGS = SN_MEANING_MOMENT + SN_MAX_MOMENTS
+};
+
+struct sn_meaning_world {
+    const struct sn_job *const *jobs; /* by rank; those that share a text may not share a pointer */
+    int ranks;
+    const struct sn_job *reference; /* of sn_meaning_reference */
+};
+
+/* The run of one rank, with one micro-batch and nothing that layouts bring: into *out, which is a
+ * copy of a resolved configuration. */
+void sn_meaning_reference(struct sn_config *out, const struct sn_config *c);
+/* Why the meaning of this run's programs is not looked into; NULL: it is. */
+const char *sn_meaning_gap(const struct sn_config *c);
+/* SN_OK: proven. SN_EFAIL: refuted, the sentence names operation, rank, tensor and what is missing.
+ * `override`: the train programs of the ranks, if not NULL. */
+enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
+                                const struct sn_program *const *override, struct sn_err *err);
+
+#endif

@@ -1,0 +1,279 @@
+/*
+ * moves.c - what ranks send each other: posted with what the operand holds then, and taken at the
+ * WAIT.
+ */
+#include "lib/meaning/inner.h"
+
+#include "lib/base/mem.h"
+
+#include <string.h>
+
+/* --- queues ----------------------------------------------------------------------------------- */
+
+void sn_queues_fini(struct sn_rank *r)
+{
+    for (int q = 0; q < r->n_queues; q++) {
+        for (int i = 0; i < r->queues[q].n; i++)
+            sn_slabs_fini(&r->queues[q].sent[i].slabs);
+        sn_free(r->queues[q].sent);
+    }
+    sn_free(r->queues);
+    sn_free(r->inboxes);
+}
+
+/* NULL: no memory, or, without `make`, none such. */
+static struct sn_queue *queue_of(struct sn_rank *r, enum sn_group group, int to, int tag, bool make)
+{
+    for (int i = 0; i < r->n_queues; i++)
+        if (r->queues[i].group == group && r->queues[i].to == to && r->queues[i].tag == tag)
+            return &r->queues[i];
+    if (!make || !sn_grow((void **)&r->queues, r->n_queues, &r->cap_queues, sizeof(*r->queues)))
+        return NULL;
+    r->queues[r->n_queues] = (struct sn_queue){.group = group, .to = to, .tag = tag};
+    return &r->queues[r->n_queues++];
+}
+
+static struct sn_sent *send_new(struct sn_queue *q, int left)
+{
+    if (!q || !sn_grow((void **)&q->sent, q->n, &q->cap, sizeof(*q->sent)))
+        return NULL;
+    q->sent[q->n] = (struct sn_sent){.left = left};
+    return &q->sent[q->n++];
+}
+
+static int member(const struct sn_step *s, enum sn_group g, int i)
+{
+    return sn_group_member(&s->r->job->grid, s->r->rank, g, i);
+}
+
+/* What a rank has sent as its number `seq`; NULL: nothing yet. */
+static struct sn_sent *sent_by(const struct sn_step *s, int rank, int to, int tag, int seq)
+{
+    struct sn_queue *q = queue_of(&s->m->rank[rank], s->op->group, to, tag, false);
+    return q && seq < q->n ? &q->sent[seq] : NULL;
+}
+
+static void took(struct sn_sent *x)
+{
+    if (--x->left == 0)
+        sn_slabs_fini(&x->slabs);
+}
+
+/* --- posts ------------------------------------------------------------------------------------ */
+
+static struct sn_pending *pending_of(const struct sn_step *s, int id, bool per_slot)
+{
+    return &s->r->pending[(size_t)id * (size_t)s->r->slots + (size_t)(per_slot ? s->slot : 0)];
+}
+
+static int receive_new(const struct sn_step *s, int from)
+{
+    struct sn_rank *r = s->r;
+    for (int i = 0; i < r->n_inboxes; i++)
+        if (r->inboxes[i].group == s->op->group && r->inboxes[i].from == from &&
+            r->inboxes[i].tag == s->op->tag)
+            return r->inboxes[i].n++;
+    if (!sn_grow((void **)&r->inboxes, r->n_inboxes, &r->cap_inboxes, sizeof(*r->inboxes)))
+        return -1;
+    r->inboxes[r->n_inboxes++] = (struct sn_inbox){s->op->group, from, s->op->tag, 1};
+    return 0;
+}
+
+static enum sn_status post_send(const struct sn_step *s, int to, int tag, int left, int *seq)
+{
+    struct sn_queue *q = queue_of(s->r, s->op->group, to, tag, true);
+    struct sn_sent *x = send_new(q, left);
+    if (!x)
+        return sn_step_no_memory(s);
+    *seq = q->n - 1;
+    return sn_read(s, SN_MOVE_FROM, &x->slabs);
+}
+
+/* A group of one: the operand itself. */
+static enum sn_status copy(const struct sn_step *s)
+{
+    struct sn_slabs x = {0};
+    enum sn_status st = sn_read(s, SN_MOVE_FROM, &x);
+    if (st == SN_OK)
+        st = sn_write(s, SN_MOVE_TO, &x);
+    sn_slabs_fini(&x);
+    return st;
+}
+
+enum sn_status sn_post(const struct sn_step *s)
+{
+    const struct sn_op *op = s->op;
+    int size = s->r->job->group_size[op->group], seq = 0;
+    if (!sn_op_meets_others(s->r->job, op))
+        return copy(s);
+    if (op->kind == SN_OP_RECV)
+        seq = receive_new(s, member(s, op->group, op->peer));
+    else if (op->kind == SN_OP_SEND)
+        SN_TRY(post_send(s, member(s, op->group, op->peer), op->tag, 1, &seq));
+    else
+        SN_TRY(post_send(s, -1, 0, op->kind == SN_OP_SHIFT ? 1 : size, &seq));
+    if (seq < 0)
+        return sn_step_no_memory(s);
+    *pending_of(s, op->id, op->per_slot) =
+        (struct sn_pending){true, seq, s->micro, s->slot, s->late};
+    return SN_OK;
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static int64_t elements(const struct sn_slabs *t)
+{
+    int64_t n = 0;
+    for (int i = 0; i < t->n; i++)
+        n += t->t[i].rows * t->t[i].cols;
+    return n;
+}
+
+/* Elements from .. from + n - 1 of what was sent, which come to lie at `to`. */
+static void move_part(const struct sn_slabs *sent, int64_t from, int64_t n, int64_t to,
+                      struct sn_slabs *out)
+{
+    struct sn_area a = {from, 1, n, n};
+    int before = out->n;
+    for (int i = 0; i < sent->n; i++)
+        (void)sn_slab_cut(out, &sent->t[i], &a);
+    for (int i = before; i < out->n; i++)
+        out->t[i].at += to - from;
+}
+
+/* The sum of what all members have at from .. from + n - 1. */
+static enum sn_status sum_members(const struct sn_step *s, struct sn_sent *const *sent, int size,
+                                  int64_t from, int64_t n, struct sn_slabs *out)
+{
+    struct sn_slabs part = {0};
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < size && st == SN_OK; i++) {
+        part.n = 0;
+        move_part(&sent[i]->slabs, from, n, 0, &part);
+        for (int k = 0; k < part.n && st == SN_OK; k++)
+            st = sn_collect(s, out, &part.t[k]);
+        if (st == SN_OK && elements(&part) != elements(out))
+            st = sn_step_fault(s, "sums %lld elements of member %d and %lld of those before it",
+                               (long long)elements(&part), i, (long long)elements(out));
+    }
+    sn_slabs_fini(&part);
+    return st;
+}
+
+static enum sn_status result(const struct sn_step *s, struct sn_sent *const *sent, int size,
+                             struct sn_slabs *out)
+{
+    const struct sn_op *op = s->op;
+    int index = s->r->job->group_index[op->group];
+    int64_t n = op->in[SN_MOVE_FROM].rows * op->in[SN_MOVE_FROM].cols;
+    if (op->kind == SN_OP_ALL_REDUCE)
+        return sum_members(s, sent, size, 0, n, out);
+    if (op->kind == SN_OP_REDUCE_SCATTER)
+        return sum_members(s, sent, size, index * (n / size), n / size, out);
+    for (int i = 0; i < size; i++)
+        if (op->kind == SN_OP_ALL_GATHER)
+            move_part(&sent[i]->slabs, 0, n, i * n, out);
+        else
+            move_part(&sent[i]->slabs, index * (n / size), n / size, i * (n / size), out);
+    return out->failed ? sn_step_no_memory(s) : SN_OK;
+}
+
+/* s is as of the post. */
+static enum sn_status take_collective(const struct sn_step *s, int seq, bool *blocked)
+{
+    int size = s->r->job->group_size[s->op->group];
+    struct sn_sent **sent = sn_alloc_n((size_t)size, sizeof(struct sn_sent *));
+    struct sn_slabs out = {0};
+    enum sn_status st = sent ? SN_OK : sn_step_no_memory(s);
+    for (int i = 0; i < size && st == SN_OK; i++) {
+        sent[i] = sent_by(s, member(s, s->op->group, i), -1, 0, seq);
+        *blocked = *blocked || !sent[i];
+    }
+    if (st == SN_OK && !*blocked) {
+        st = result(s, sent, size, &out);
+        if (st == SN_OK)
+            st = sn_write(s, SN_MOVE_TO, &out);
+        for (int i = 0; i < size; i++)
+            took(sent[i]);
+    }
+    sn_slabs_fini(&out);
+    sn_free(sent);
+    return st;
+}
+
+static enum sn_status take(const struct sn_step *s, int seq, bool *blocked)
+{
+    const struct sn_op *op = s->op;
+    int size = s->r->job->group_size[op->group], index = s->r->job->group_index[op->group];
+    if (op->kind == SN_OP_SEND)
+        return SN_OK;
+    struct sn_sent *x;
+    if (op->kind == SN_OP_RECV)
+        x = sent_by(s, member(s, op->group, op->peer), s->r->rank, op->tag, seq);
+    else if (op->kind == SN_OP_SHIFT)
+        x = sent_by(s, member(s, op->group, (index + size - 1) % size), -1, 0, seq);
+    else
+        return take_collective(s, seq, blocked);
+    *blocked = !x;
+    if (!x)
+        return SN_OK;
+    SN_TRY(sn_write(s, SN_MOVE_TO, &x->slabs));
+    took(x);
+    return SN_OK;
+}
+
+enum sn_status sn_wait(const struct sn_step *s, bool *blocked)
+{
+    int id = s->op->waits_for;
+    *blocked = false;
+    if (id < 0 || id >= s->r->program->next_id || s->r->op_of_id[id] < 0)
+        return SN_OK;
+    struct sn_step posted = *s;
+    posted.number = s->r->op_of_id[id];
+    posted.op = &s->r->program->ops[posted.number];
+    struct sn_pending *p = pending_of(s, id, posted.op->per_slot);
+    if (!p->is_there)
+        return SN_OK;
+    posted.micro = p->micro;
+    posted.slot = p->slot;
+    posted.late = p->late;
+    SN_TRY(take(&posted, p->seq, blocked));
+    p->is_there = *blocked;
+    return SN_OK;
+}
+
+/* --- the end of a step ------------------------------------------------------------------------ */
+
+static bool counts_loss(const struct sn_job *j)
+{
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (j->same_loss >> q & 1u && j->group_index[q] != 0)
+            return false;
+    return true;
+}
+
+enum sn_status sn_agree(const struct sn_step *s, bool *blocked)
+{
+    struct sn_rank *r = s->r;
+    if (!r->agrees) {
+        struct sn_sent *x = send_new(queue_of(r, SN_GROUP_WORLD, -1, -1, true), s->m->ranks);
+        if (!x)
+            return sn_step_no_memory(s);
+        memcpy(x->told, r->told, sizeof(x->told));
+        x->told[SN_TOLD_LOSS] = counts_loss(r->job) ? r->told[SN_TOLD_LOSS] : 0;
+        r->agrees = true;
+    }
+    uint64_t sum[SN_NTOLD] = {0};
+    *blocked = false;
+    for (int i = 0; i < s->m->ranks && !*blocked; i++) {
+        const struct sn_queue *q = queue_of(&s->m->rank[i], SN_GROUP_WORLD, -1, -1, false);
+        *blocked = !q;
+        for (int k = 0; k < SN_NTOLD && q; k++)
+            sum[k] = sn_field_add(sum[k], q->sent[q->n - 1].told[k]);
+    }
+    if (*blocked)
+        return SN_OK;
+    memcpy(r->told, sum, sizeof(sum));
+    r->agrees = false;
+    return SN_OK;
+}

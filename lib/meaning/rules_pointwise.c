@@ -1,0 +1,207 @@
+/*
+ * rules_pointwise.c - operations whose result at a place depends on their operands there, and those
+ * that only move.
+ */
+#include "lib/meaning/inner.h"
+
+/* Operands in[0 .. n - 1] of one shape; those that are absent are left out. */
+static enum sn_status zip_inputs(const struct sn_step *s, const int *in, int n, struct sn_zip *z)
+{
+    struct sn_slabs slabs = {0};
+    enum sn_status st = SN_OK;
+    bool begun = false;
+    for (int i = 0; i < n && st == SN_OK; i++) {
+        if (!sn_has_in(s, in[i]))
+            continue;
+        st = sn_read(s, in[i], &slabs);
+        if (st == SN_OK && begun)
+            st = sn_zip_with(s, z, &slabs, SN_DIM_BOTH);
+        else if (st == SN_OK)
+            sn_zip_begin(z, &slabs);
+        begun = true;
+    }
+    sn_slabs_fini(&slabs);
+    return st == SN_OK && z->failed ? sn_step_no_memory(s) : st;
+}
+
+static enum sn_status write_and_free(const struct sn_step *s, enum sn_status st, int out,
+                                     struct sn_slabs *slabs, struct sn_zip *z)
+{
+    if (st == SN_OK)
+        st = sn_write(s, out, slabs);
+    sn_slabs_fini(slabs);
+    sn_zip_fini(z);
+    return st;
+}
+
+/* Sums of the operands, times a number. */
+static void sum(const struct sn_zip *z, struct sn_slabs *out)
+{
+    for (int i = 0; i < z->n; i++) {
+        struct sn_slab t = z->t[i];
+        t.value = 0;
+        for (int k = 0; k < z->operands; k++)
+            t.value = sn_field_add(t.value, z->value[i][k]);
+        sn_slabs_push(out, &t);
+    }
+}
+
+static void scale(struct sn_slabs *slabs, uint64_t by)
+{
+    for (int i = 0; i < slabs->n; i++)
+        slabs->t[i].value = sn_field_mul(slabs->t[i].value, by);
+}
+
+enum sn_status sn_rule_zero(const struct sn_step *s)
+{
+    const struct sn_view *v = &s->op->out[SN_ZERO_X];
+    struct sn_area a = sn_view_area(s, v);
+    struct sn_slabs zeros = {0};
+    struct sn_slab t = {.rows = a.rows, .cols = a.cols, .ld = a.cols, .space = {-1, -1}};
+    if (a.rows > 0)
+        sn_slabs_push(&zeros, &t);
+    enum sn_status st = sn_write(s, SN_ZERO_X, &zeros);
+    sn_slabs_fini(&zeros);
+    return st;
+}
+
+enum sn_status sn_rule_copy(const struct sn_step *s)
+{
+    struct sn_slabs x = {0};
+    enum sn_status st = sn_read(s, SN_COPY_X, &x);
+    if (st == SN_OK)
+        st = sn_write(s, SN_COPY_Y, &x);
+    sn_slabs_fini(&x);
+    return st;
+}
+
+enum sn_status sn_rule_add(const struct sn_step *s)
+{
+    struct sn_zip z = {0};
+    struct sn_slabs y = {0};
+    enum sn_status st = zip_inputs(s, (const int[]){SN_ADD_A, SN_ADD_B}, 2, &z);
+    sum(&z, &y);
+    return write_and_free(s, st, SN_ADD_Y, &y, &z);
+}
+
+enum sn_status sn_rule_act(const struct sn_step *s)
+{
+    struct sn_zip z = {0};
+    struct sn_slabs y = {0};
+    enum sn_status st = zip_inputs(s, (const int[]){SN_ACT_X}, 1, &z);
+    sn_map(&z, sn_name(SN_OP_ACT, s->op->attr.act), &y);
+    return write_and_free(s, st, SN_ACT_Y, &y, &z);
+}
+
+enum sn_status sn_rule_act_dx(const struct sn_step *s)
+{
+    struct sn_zip z = {0};
+    struct sn_slabs dx = {0};
+    enum sn_status st = zip_inputs(s, (const int[]){SN_ACT_DX_DY, SN_ACT_DX_X}, 2, &z);
+    sn_map(&z, sn_name(SN_OP_ACT_DX, s->op->attr.act), &dx);
+    return write_and_free(s, st, SN_ACT_DX_DX, &dx, &z);
+}
+
+/* A mask, or a factor for each element: a number for each site. */
+enum sn_status sn_rule_noise(const struct sn_step *s)
+{
+    const struct sn_random_attr *a = &s->op->attr.random;
+    struct sn_slabs x = {0}, g = {0};
+    enum sn_status st = sn_read(s, SN_NOISE_X, &x);
+    if (st == SN_OK)
+        st = sn_check_positions(s, &x, s->op->in[SN_NOISE_X].cols,
+                                s->op->attr.position.context_rank);
+    uint64_t name = sn_name_float(sn_name_float(sn_name(s->op->kind, a->site), a->drop), a->jitter);
+    scale(&x, sn_field_of(name));
+    if (st == SN_OK && sn_has_in(s, SN_NOISE_ADDEND))
+        st = sn_read(s, SN_NOISE_ADDEND, &g);
+    for (int i = 0; i < g.n && st == SN_OK; i++)
+        st = sn_collect(s, &x, &g.t[i]);
+    if (st == SN_OK)
+        st = sn_write(s, SN_NOISE_Y, &x);
+    sn_slabs_fini(&x);
+    sn_slabs_fini(&g);
+    return st;
+}
+
+/* --- gated activations ------------------------------------------------------------------------ */
+
+/* The gates (0) or what they gate (1) of an operand. */
+static struct sn_view half(const struct sn_view *v, int which)
+{
+    struct sn_view h = *v;
+    h.cols = v->cols / 2;
+    h.offset += which * h.cols;
+    return h;
+}
+
+static enum sn_status zip_halves(const struct sn_step *s, const struct sn_view *x, struct sn_zip *z,
+                                 bool begun)
+{
+    struct sn_slabs slabs = {0};
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < 2 && st == SN_OK; i++) {
+        struct sn_view v = half(x, i);
+        st = sn_read_view(s, &v, &slabs);
+        if (st == SN_OK && (begun || i > 0))
+            st = sn_zip_with(s, z, &slabs, SN_DIM_BOTH);
+        else if (st == SN_OK)
+            sn_zip_begin(z, &slabs);
+    }
+    sn_slabs_fini(&slabs);
+    return st;
+}
+
+enum sn_status sn_rule_swiglu(const struct sn_step *s)
+{
+    struct sn_zip z = {0};
+    struct sn_slabs y = {0};
+    enum sn_status st = zip_halves(s, &s->op->in[SN_SWIGLU_X], &z, false);
+    sn_map(&z, sn_name(SN_OP_SWIGLU, s->op->attr.act), &y);
+    return write_and_free(s, st, SN_SWIGLU_Y, &y, &z);
+}
+
+enum sn_status sn_rule_swiglu_dx(const struct sn_step *s)
+{
+    struct sn_zip z = {0};
+    struct sn_slabs dx = {0};
+    enum sn_status st = sn_read(s, SN_SWIGLU_DX_DY, &dx);
+    if (st == SN_OK) {
+        sn_zip_begin(&z, &dx);
+        st = zip_halves(s, &s->op->in[SN_SWIGLU_DX_X], &z, true);
+    }
+    for (int i = 0; i < 2 && st == SN_OK; i++) {
+        struct sn_view v = half(&s->op->out[SN_SWIGLU_DX_DX], i);
+        sn_map(&z, sn_name(SN_OP_SWIGLU_DX, (uint64_t)(2 * s->op->attr.act) + (uint64_t)i), &dx);
+        st = sn_write_view(s, &v, SN_ACC_WRITE, &dx);
+    }
+    sn_slabs_fini(&dx);
+    sn_zip_fini(&z);
+    return st;
+}
+
+/* --- moves inside a rank ---------------------------------------------------------------------- */
+
+enum sn_status sn_rule_transpose(const struct sn_step *s)
+{
+    const struct sn_view *v = &s->op->in[SN_TRANSPOSE_X];
+    int64_t a = s->op->attr.blocks_a, b = s->op->attr.blocks_b, n = v->rows * v->cols / (a * b);
+    struct sn_slabs x = {0}, y = {0};
+    enum sn_status st = sn_read(s, SN_TRANSPOSE_X, &x);
+    for (int64_t i = 0; i < a && st == SN_OK; i++)
+        for (int64_t k = 0; k < b; k++) {
+            struct sn_area block = {(i * b + k) * n, 1, n, n};
+            int before = y.n;
+            for (int q = 0; q < x.n; q++)
+                (void)sn_slab_cut(&y, &x.t[q], &block);
+            for (int q = before; q < y.n; q++)
+                y.t[q].at += ((k * a + i) - (i * b + k)) * n;
+        }
+    if (st == SN_OK && y.failed)
+        st = sn_step_no_memory(s);
+    if (st == SN_OK)
+        st = sn_write(s, SN_TRANSPOSE_Y, &y);
+    sn_slabs_fini(&x);
+    sn_slabs_fini(&y);
+    return st;
+}

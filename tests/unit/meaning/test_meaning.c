@@ -1,0 +1,37 @@
+/*
+ * test_meaning.c - programs of many layouts compute what one rank does.
+ */
+#include "tests/lib/layouts.h"
+#include "tests/lib/meaning_test.h"
+#include "tests/lib/tap.h"
+
+/* Every line of the matrix, with a job for each rank. */
+static void the_whole_matrix_is_proven(void)
+{
+    struct sn_err err = {0};
+    struct layouts_line line;
+    int more = 1, proven = 0, gaps = 0;
+    FILE *f = fopen("tests/equiv/layouts", "r");
+    while (f && (more = layouts_next(f, &line, &err)) > 0) {
+        struct verify_world w;
+        if (sn_meaning_gap(&line.config)) {
+            gaps++;
+            continue;
+        }
+        bool good = verify_world_compile(&w, &line.config) && meaning_of(&w, false, &err) == SN_OK;
+        if (!good)
+            tap_ok(false, "%s is proven: %s", line.name, err.text);
+        proven += good;
+        verify_world_fini(&w);
+    }
+    tap_ok(f && more == 0 && proven > 100, "%d layouts are proven, %d not looked into %s", proven,
+           gaps, err.text);
+    if (f)
+        (void)fclose(f);
+}
+
+int main(void)
+{
+    the_whole_matrix_is_proven();
+    return tap_done();
+}
