@@ -17,6 +17,8 @@ struct sn_schedule_traits {
     bool sweeps;         /* all forwards of a stage, then all its backwards */
     bool turns;          /* stage s of p begins micro-batch i + p - s when micro-batch i is back */
     bool delays_weights; /* weight gradients are tasks of their own, later than input gradients */
+    bool takes_turns; /* a forward and the backward behind it need not wait for each other, so that
+                         their operations may take turns (lib/program/turns.c) */
 };
 
 /* clang-format off */
@@ -29,7 +31,10 @@ struct sn_schedule_traits {
     /* 2.2.2 there */                                                                              \
     ROW(SN_INTERLEAVED, interleaved, "interleaved", .virtual_stages = true, .whole_groups = true)  \
     /* ZB-H1 (Qi et al. 2023, arXiv 2401.10241) */                                                 \
-    ROW(SN_ZERO_BUBBLE, zero_bubble, "zero-bubble", .delays_weights = true)
+    ROW(SN_ZERO_BUBBLE, zero_bubble, "zero-bubble", .delays_weights = true)               \
+    /* Combined 1F1B of Megatron-LM; DualPipe's overlap (DeepSeek-V3, arXiv 2412.19437, 3.2.1) */  \
+    ROW(SN_COMBINED, combined, "combined", .virtual_stages = true, .whole_groups = true,           \
+        .takes_turns = true)
 /* clang-format on */
 
 #define SN_SCHEDULE_ID(id, ...) id,

@@ -61,8 +61,8 @@ static int find_fence(const struct sn_job *j)
     const struct sn_program *p = &j->train;
     int agreement = -1;
     for (int s = 0; s < p->n_sched; s++) {
-        const struct sn_segment *c = &p->segments[p->sched[s].segment];
-        struct sn_at at = {.micro = p->sched[s].micro, .micros = p->micros};
+        const struct sn_sched *c = &p->sched[s];
+        struct sn_at at = {.micro = c->micro, .micros = p->micros};
         for (int i = c->first; i < c->first + c->n; i++) {
             if (!sn_exec_due(&p->ops[i], &at))
                 continue;
@@ -292,12 +292,12 @@ static enum sn_status run_extra(struct sn_exec *x, const struct sn_program *p, c
     return SN_OK;
 }
 
-/* Run what is due of a segment. */
-static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int segment,
+/* Run what is due of operations first .. end - 1: of a segment, or a piece of it. */
+static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, const int all[2],
                            struct sn_at at, struct sn_err *err)
 {
-    int end = p->segments[segment].first + p->segments[segment].n;
-    for (int i = p->segments[segment].first, next; i < end; i = next) {
+    int end = all[1];
+    for (int i = all[0], next; i < end; i = next) {
         bool extra = p->ops[i].extra;
         for (next = i + 1; next < end && p->ops[next].extra == extra; next++)
             continue;
@@ -310,9 +310,10 @@ static enum sn_status walk(struct sn_exec *x, const struct sn_program *p, int se
 enum sn_status sn_exec_segment(struct sn_exec *x, const struct sn_program *p, int segment,
                                struct sn_at at, struct sn_err *err)
 {
+    const struct sn_segment *c = &p->segments[segment];
     x->is_past_fence = false;
     SN_TRY(x->backend->begin(x, p, false, err));
-    SN_TRY(walk(x, p, segment, at, err));
+    SN_TRY(walk(x, p, (const int[]){c->first, c->first + c->n}, at, err));
     return x->backend->end(x, false, err);
 }
 
@@ -327,7 +328,7 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
             x->timeline->sched = i;
         SN_TRY(x->backend->entry(x, i, first_sample[s->micro], &done, err));
         if (done == 0)
-            SN_TRY(walk(x, p, s->segment, at, err));
+            SN_TRY(walk(x, p, (const int[]){s->first, s->first + s->n}, at, err));
     }
     return SN_OK;
 }

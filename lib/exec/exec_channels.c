@@ -200,8 +200,8 @@ static enum sn_status join_pairs(struct sn_exec *x, char *ids, struct sn_err *er
 static void hash_pairs(const struct sn_exec *x, const struct sn_program *p, uint64_t hash[N_PAIRS])
 {
     for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_segment *c = &p->segments[p->sched[i].segment];
-        struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
+        const struct sn_sched *c = &p->sched[i];
+        struct sn_at at = {.micro = c->micro, .micros = p->micros};
         for (int k = c->first; k < c->first + c->n; k++) {
             const struct sn_op *op = &p->ops[k];
             if (!sn_op_is_transfer(op) || !sn_exec_due(op, &at))

@@ -17,10 +17,10 @@ static bool is_like(const struct sn_program *p, int each, int m)
     for (int i = 0; i < each; i++) {
         const struct sn_sched *a = &p->sched[each + i], *b = &p->sched[m * each + i];
         if (b->micro != m || a->micro != 1 || a->segment != b->segment || a->slot != b->slot ||
-            a->late != b->late)
+            a->late != b->late || a->first != b->first || a->n != b->n)
             return false;
-        for (int k = 0; k < p->segments[a->segment].n; k++) {
-            const struct sn_op *op = &p->ops[p->segments[a->segment].first + k];
+        for (int k = a->first; k < a->first + a->n; k++) {
+            const struct sn_op *op = &p->ops[k];
             if (op->extra || (op->when == SN_LAST && m == p->micros - 1))
                 return false;
         }

@@ -9,8 +9,8 @@ static int64_t count_operations(const struct sn_program *p)
 {
     int64_t n = 0;
     for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_segment *c = &p->segments[p->sched[i].segment];
-        const struct sn_at at = {.micro = p->sched[i].micro, .micros = p->micros};
+        const struct sn_sched *c = &p->sched[i];
+        const struct sn_at at = {.micro = c->micro, .micros = p->micros};
         for (int k = c->first; k < c->first + c->n; k++)
             if (sn_exec_due(&p->ops[k], &at))
                 n += p->ops[k].extra ? 2 : 1;

@@ -192,6 +192,12 @@ static int vstages_behind(const struct sn_pipeline *p, int stage)
     return p->virtual_stages == 1 ? behind : 2 * behind + (p->virtual_stages - 1) * p->stages;
 }
 
+/* One more than where the micro-batch that comes back last stage first is the one that went. */
+static int vstages_behind_and_one(const struct sn_pipeline *p, int stage)
+{
+    return 2 * stages_behind(p, stage) + (p->virtual_stages - 1) * p->stages + 1;
+}
+
 static int not_late(const struct sn_pipeline *p, int stage)
 {
     (void)p;
@@ -209,6 +215,7 @@ static const struct order order_gpipe = {everything, not_late};
 static const struct order order_1f1b = {stages_behind, not_late};
 static const struct order order_interleaved = {vstages_behind, not_late};
 static const struct order order_zero_bubble = {stages_behind, stages_before};
+static const struct order order_combined = {vstages_behind_and_one, not_late};
 
 #define ORDER_OF(id, word, ...) [id] = &order_##word,
 static const struct order *const orders[SN_NSCHEDULES] = {SN_SCHEDULES(ORDER_OF)};
@@ -259,6 +266,12 @@ static bool walk_next(struct walk *w, struct sn_task *out)
     out->micro = group * p + in_group % p;
     out->slot = -1;
     return true;
+}
+
+bool sn_schedule_pairs(const struct sn_pipeline *p, int stage)
+{
+    return sn_schedule_traits(p->kind)->takes_turns &&
+           orders[p->kind]->ahead(p, stage) < p->virtual_stages * p->micros;
 }
 
 int sn_schedule_tasks(const struct sn_pipeline *p)

@@ -16,6 +16,11 @@
  *   zero-bubble  ZB-H1 (Qi et al., arXiv 2401.10241): forwards and input gradients as in 1f1b;
  *                stage s computes weight gradients s micro-batches late and the last s of them at
  *                the end, when 1f1b would wait. Every stage keeps up to p micro-batches.
+ *   combined     interleaved, with virtual stages or without, one forward further ahead: then a
+ *                forward and the backward behind it are of micro-batches that do not wait for each
+ *                other on any stage, each pair needs from others what they did a pair ago, and both
+ *                may be computed together. Stage s keeps 2(p-s) micro-batches where 1f1b keeps p-s,
+ *                or one part of a micro-batch more than interleaved; the bubble is the same.
  */
 #ifndef SN_SCHEDULE_H
 #define SN_SCHEDULE_H
@@ -100,6 +105,10 @@ enum sn_status sn_schedule_make(struct sn_task **out, int *n, const struct sn_pi
                                 int stage, struct sn_err *err);
 /* The phase with which a micro-batch of a virtual stage ends. */
 enum sn_phase sn_schedule_last_phase(const struct sn_pipeline *p);
+/* Does each forward of the stage that has a backward right behind it take turns with it? Not where
+ * there are so few micro-batches that all forwards come first: then the two may wait for each
+ * other, by way of other stages. */
+bool sn_schedule_pairs(const struct sn_pipeline *p, int stage);
 /* Tasks of a stage. */
 int sn_schedule_tasks(const struct sn_pipeline *p);
 /* The most micro-batches of a virtual stage that are in flight at once on a stage (forward begun,
@@ -107,7 +116,7 @@ int sn_schedule_tasks(const struct sn_pipeline *p);
  * Counted, over the shortest pipeline that says it. */
 int sn_schedule_slots(const struct sn_pipeline *p, int stage, int vstage);
 /* The same where a stage has one virtual stage, at once:
- *   gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p) */
+ *   gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p), combined min(m, 2(p-s)) */
 int sn_schedule_slots_of_one(const struct sn_pipeline *p, int stage);
 /* The same pipeline with as few micro-batches as have as many of each virtual stage in flight. */
 struct sn_pipeline sn_pipeline_shortest(const struct sn_pipeline *p);

@@ -51,7 +51,7 @@ struct sn_rank {
     int *first_held;
     uint64_t told[SN_NTOLD]; /* of this rank; after an AGREE of all */
     uint64_t scale;          /* what CLIP_SCALE made of them */
-    int entry, at;           /* where it is in the schedule, and in the entry's segment */
+    int entry, at;           /* where it is in the schedule, and in the entry */
     int slots;
     int *op_of_id;              /* -1: none */
     struct sn_pending *pending; /* by id and slot */

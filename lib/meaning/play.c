@@ -82,11 +82,15 @@ static enum sn_status run(const struct sn_step *s, bool *blocked)
     return sn_step_fault(s, "has no rule; its meaning is not known");
 }
 
-/* Temporaries die with their segment. */
-static void forget_temporaries(struct sn_rank *r)
+/* Temporaries die with the run of their segment, which may be in pieces. */
+static void forget_temporaries(struct sn_rank *r, const struct sn_sched *e)
 {
-    for (int b = r->program->n_state_bufs; b < r->program->n_bufs; b++)
-        if (r->program->bufs[b].cls == SN_CLASS_TEMP)
+    const struct sn_program *p = r->program;
+    int begin = p->segments[e->segment].first, end = begin + p->segments[e->segment].n;
+    if (e->first + e->n < end)
+        return;
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++)
+        if (p->bufs[b].cls == SN_CLASS_TEMP && p->bufs[b].first >= begin && p->bufs[b].first < end)
             r->held[r->first_held[b]].n = 0;
 }
 
@@ -96,17 +100,16 @@ static enum sn_status go_on(struct sn_meaning *m, struct sn_rank *r, bool *moved
     const struct sn_program *p = r->program;
     for (; r->entry < p->n_sched; r->entry++, r->at = 0) {
         const struct sn_sched *e = &p->sched[r->entry];
-        const struct sn_segment *g = &p->segments[e->segment];
-        for (; r->at < g->n; r->at++) {
-            struct sn_step s = {
-                m, r, &p->ops[g->first + r->at], g->first + r->at, e->micro, e->slot, e->late};
+        for (; r->at < e->n; r->at++) {
+            int i = e->first + r->at;
+            struct sn_step s = {m, r, &p->ops[i], i, e->micro, e->slot, e->late};
             bool blocked;
             SN_TRY(run(&s, &blocked));
             if (blocked)
                 return SN_OK;
             *moved = true;
         }
-        forget_temporaries(r);
+        forget_temporaries(r, e);
     }
     return SN_OK;
 }

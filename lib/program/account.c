@@ -142,7 +142,8 @@ uint64_t sn_program_hash(const struct sn_program *p)
         h = mix(h, x, sizeof(x));
     }
     for (int i = 0; i < p->n_sched; i++) {
-        int64_t x[] = {p->sched[i].segment, p->sched[i].micro, p->sched[i].slot, p->sched[i].late};
+        const struct sn_sched *s = &p->sched[i];
+        int64_t x[] = {s->segment, s->micro, s->slot, s->late, s->first, s->n};
         h = mix(h, x, sizeof(x));
     }
     return h;

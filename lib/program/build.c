@@ -160,16 +160,27 @@ int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struc
     return -1;
 }
 
-void sn_sched_add(struct sn_program *p, int segment, int micro, int slot)
+void sn_sched_add_piece(struct sn_program *p, const struct sn_piece *x, int micro, int slot)
 {
     GROW(p, p->sched, p->n_sched, p->cap_sched);
     if (p->failed)
         return;
-    p->sched[p->n_sched++] = (struct sn_sched){.segment = segment, .micro = micro, .slot = slot};
-    struct sn_segment *c = &p->segments[segment];
+    struct sn_segment *c = &p->segments[x->segment];
+    p->sched[p->n_sched++] = (struct sn_sched){
+        .segment = x->segment, .micro = micro, .first = x->first, .n = x->n, .slot = slot};
+    if (x->first > c->first)
+        return; /* the run has been counted */
     c->runs[SN_EVERY]++;
     c->runs[SN_FIRST] += micro == 0;
     c->runs[SN_LAST] += micro == p->micros - 1;
+}
+
+void sn_sched_add(struct sn_program *p, int segment, int micro, int slot)
+{
+    if (p->failed)
+        return;
+    const struct sn_segment *c = &p->segments[segment];
+    sn_sched_add_piece(p, &(struct sn_piece){segment, c->first, c->n}, micro, slot);
 }
 
 struct sn_view sn_view_all(const struct sn_program *p, int buf)

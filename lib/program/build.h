@@ -39,6 +39,11 @@ void sn_ops_drop(struct sn_program *p, const bool *gone);
 /* The segment of this kind and scope; -1 for none. */
 int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struct sn_scope scope);
 void sn_sched_add(struct sn_program *p, int segment, int micro, int slot);
+/* A piece of a segment. */
+struct sn_piece {
+    int segment, first, n; /* operations */
+};
+void sn_sched_add_piece(struct sn_program *p, const struct sn_piece *x, int micro, int slot);
 
 extern const struct sn_view sn_no_view;
 struct sn_view sn_view_all(const struct sn_program *p, int buf);
@@ -216,6 +221,24 @@ void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 void sn_pass_fuse_norms(struct sn_program *p);                      /* fuse_norm.c */
 void sn_pass_order(const struct sn_job *j, struct sn_program *p);   /* order.c */
+/* Is the order of operations weighed at all: wanted, and by a machine's rates? */
+bool sn_order_is_weighed(const struct sn_job *j);
+/* Do forward and backward segments take turns? */
+bool sn_takes_turns(const struct sn_job *j);
+/* Seconds of a kernel (of anything else 0), and of what is posted, in the mean over micro-batches;
+ * 0: transfers between stages, whose time the other end decides. (order_cost.c) */
+double sn_order_kernel(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);
+double sn_order_message(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);
+
+/* Two segments that take turns (turns.c): pieces of both, in the order in which they run. */
+struct sn_turns {
+    struct sn_piece *piece;
+    int n, cap;
+};
+/* A forward and a backward of other micro-batches; where the order is not weighed two pieces, each
+ * all of its segment. false: no memory. Caller frees out->piece with sn_free. */
+bool sn_turns_find(struct sn_turns *out, const struct sn_job *j, const struct sn_program *p,
+                   const int segment[2]);
 enum sn_status sn_pass_place(struct sn_job *j, struct sn_program *p,
                              struct sn_err *err); /* place.c */
 

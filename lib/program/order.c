@@ -78,46 +78,6 @@ struct order {
     bool failed;
 };
 
-/* --- what an operation takes ------------------------------------------------------------------ */
-
-static const struct sn_overlap_rates *rates_of(const struct order *o)
-{
-    return &o->job->config->overlap_rates;
-}
-
-/* Of attention by its shape: where its keys begin differs between context ranks. */
-static double flops_of(const struct sn_op *op)
-{
-    int64_t mnk[3];
-    if (sn_op_row(op->kind)->cost != SN_COST_ATTENTION)
-        return sn_op_flops(op);
-    sn_op_shape(op, mnk);
-    return 2.0 * (double)mnk[0] * (double)mnk[1] * (double)mnk[2];
-}
-
-/* In the mean over the micro-batches. */
-static double share_of(const struct order *o, const struct sn_op *op)
-{
-    return op->when == SN_EVERY ? 1 : 1.0 / o->p->micros;
-}
-
-static double kernel_seconds(const struct order *o, const struct sn_op *op)
-{
-    const struct sn_overlap_rates *r = rates_of(o);
-    double bytes = (double)sn_op_bytes(o->p, op) / r->bytes;
-    return share_of(o, op) * fmax(flops_of(op) / r->flops, bytes);
-}
-
-static double message_seconds(const struct order *o, const struct sn_op *op)
-{
-    const struct sn_overlap_rates *r = rates_of(o);
-    struct sn_communication c;
-    if (sn_op_is_transfer(op) || !sn_op_communication(&c, o->p, op))
-        return 0;
-    int64_t bytes = sn_collective_bytes(c.kind, c.n, c.dtype, o->job->group_size[op->group], 0);
-    return share_of(o, op) * (r->start[op->group] + (double)bytes / r->link[op->group]);
-}
-
 /* --- what comes before what ------------------------------------------------------------------- */
 
 static void add_edge(struct order *o, int from, int to, bool lengthens)
@@ -190,10 +150,10 @@ static void add_node(struct order *o, int first, int n, int *last_out)
     *x = (struct node){.first = first, .n = n, .posted = -1, .edges = -1};
     x->is_wait = is_one && op->kind == SN_OP_WAIT;
     if (is_one && op->kind < SN_NKERNELS)
-        x->seconds = kernel_seconds(o, op);
+        x->seconds = sn_order_kernel(o->job, o->p, op);
     if (is_one && sn_op_is_posted(op) && sn_op_meets_others(o->job, op)) {
         x->stream = (int)sn_op_row(op->kind)->stream;
-        x->message = message_seconds(o, op);
+        x->message = sn_order_message(o->job, o->p, op);
     }
     for (int i = first; i < first + n; i++) {
         touch_op(o, o->n - 1, &o->p->ops[i]);
@@ -449,8 +409,7 @@ static void find_homes(struct order *o)
 
 void sn_pass_order(const struct sn_job *j, struct sn_program *p)
 {
-    if (p->failed || j->config->layout.overlap == SN_OVERLAP_NONE ||
-        j->config->overlap_rates.flops <= 0)
+    if (p->failed || !sn_order_is_weighed(j))
         return;
     struct order o = {.job = j, .p = p};
     size_t ops = (size_t)p->n_ops + 1, bufs = (size_t)p->n_bufs + 1;

@@ -319,18 +319,65 @@ static void assign_late_copies(struct sn_program *p)
     }
 }
 
-static void schedule_tasks(struct sn_program *p, const struct sn_task *tasks, int n, bool split)
+/* Turns of each forward and backward that stand beside each other, found once. */
+struct turns_set {
+    const struct sn_job *job;
+    struct sn_turns *of; /* [forward virtual stage x backward] */
+};
+
+/* Tasks that run together, from t[0] on: a forward and the backward behind it, where they take
+ * turns, or one. */
+static int together(const struct turns_set *set, const struct sn_task *t, int left)
 {
-    bool posted = false; /* the receive of the task at hand */
-    for (int i = 0; i < n; i++) {
+    bool pair = set->of && left > 1 && t[0].phase == SN_PHASE_FORWARD &&
+                t[1].phase == SN_PHASE_BACKWARD;
+    return pair ? 2 : left > 0;
+}
+
+static void schedule_pair(const struct turns_set *set, struct sn_program *p,
+                          const struct sn_task *t)
+{
+    const int segment[] = {work_segment(p, &t[0]), work_segment(p, &t[1])};
+    struct sn_turns *turns =
+        &set->of[t[0].scope.virtual_stage * p->vstages + t[1].scope.virtual_stage];
+    if (!turns->n && !sn_turns_find(turns, set->job, p, segment)) {
+        p->failed = true;
+        return;
+    }
+    p->takes_turns |= turns->n > 2;
+    for (int k = 0; k < turns->n; k++) {
+        const struct sn_piece *x = &turns->piece[k];
+        const struct sn_task *of = &t[x->segment == segment[1]];
+        sn_sched_add_piece(p, x, of->micro, of->slot);
+    }
+}
+
+static void receive(struct sn_program *p, const struct sn_task *t)
+{
+    int segment = recv_segment(p, t);
+    if (segment >= 0)
+        sn_sched_add(p, segment, t->micro, t->slot);
+}
+
+static void schedule_tasks(const struct turns_set *set, struct sn_program *p,
+                           const struct sn_task *tasks, int n, bool split)
+{
+    bool posted[2] = {false, false}; /* the receives of the tasks at hand */
+    for (int i = 0, now; i < n && !p->failed; i += now) {
         const struct sn_task *t = &tasks[i];
-        int recv = recv_segment(p, t);
-        if (recv >= 0 && !posted)
-            sn_sched_add(p, recv, t->micro, t->slot);
-        posted = false;
-        if (i + 1 < n && recv_segment(p, t + 1) >= 0 && may_hoist(t, t + 1)) {
-            sn_sched_add(p, recv_segment(p, t + 1), t[1].micro, t[1].slot);
-            posted = true;
+        now = together(set, t, n - i);
+        for (int k = 0; k < now; k++)
+            if (!posted[k])
+                receive(p, &t[k]);
+        for (int k = 0, next = together(set, t + now, n - i - now); k < 2; k++) {
+            posted[k] =
+                k < next && may_hoist(t, t + now + k) && may_hoist(t + now - 1, t + now + k);
+            if (posted[k])
+                receive(p, t + now + k);
+        }
+        if (now == 2) {
+            schedule_pair(set, p, t);
+            continue;
         }
         sn_sched_add(p, work_segment(p, t), t->micro, t->slot);
         if (split && t->phase == SN_PHASE_BACKWARD) /* cut apart, but not delayed */
@@ -364,11 +411,21 @@ enum sn_status sn_emit_schedule(struct sn_job *j, struct sn_program *p, struct s
         int *slots = &p->slots[tasks[i].scope.virtual_stage];
         *slots = tasks[i].slot >= *slots ? tasks[i].slot + 1 : *slots;
     }
-    schedule_tasks(p, tasks, n,
-                   l->split_backward && !sn_schedule_traits(l->schedule)->delays_weights);
-    sn_sched_add(p, p->n_segments - 1, p->micros - 1, 0);
+    const struct sn_schedule_traits *traits = sn_schedule_traits(l->schedule);
+    struct turns_set set = {.job = j};
+    bool takes_turns = sn_takes_turns(j) && sn_schedule_pairs(&pipe, j->stage);
+    int pairs = takes_turns ? p->vstages * p->vstages : 0;
+    if (pairs && !(set.of = sn_alloc_n((size_t)pairs, sizeof(*set.of))))
+        p->failed = true;
+    if (!p->failed)
+        schedule_tasks(&set, p, tasks, n, l->split_backward && !traits->delays_weights);
+    for (int i = 0; set.of && i < pairs; i++)
+        sn_free(set.of[i].piece);
+    sn_free(set.of);
+    if (!p->failed)
+        sn_sched_add(p, p->n_segments - 1, p->micros - 1, 0);
     if (!p->failed)
         assign_late_copies(p);
     sn_free(tasks);
-    return SN_OK;
+    return SN_OK; /* p->failed: which the compiler says */
 }

@@ -9,7 +9,8 @@
  * 3. Where an operation allows it, its output takes the place of an input that dies there.
  * 4. Slot buffers all live across the boundary of forward and backward, so they are laid end to
  *    end. Temporaries are packed: largest first, each at the lowest offset that is free during its
- *    whole life.
+ *    whole life; where forward and backward segments take turns those of one side beside those of
+ *    the other.
  */
 #include "lib/program/build.h"
 
@@ -159,21 +160,40 @@ static void share_places(struct sn_program *p)
         p->bufs[b].cls = p->bufs[p->bufs[b].place].cls;
 }
 
+/* Those of forward segments, or of all others; of one side where the two take turns. */
+static bool is_of(const struct sn_program *p, const struct sn_buffer *x, bool forward)
+{
+    return !p->takes_turns ||
+           forward == (p->segments[segment_of(p, x->first)].kind == SN_SEGMENT_FORWARD);
+}
+
+/* Temporaries of one side, behind those that are placed. */
+static bool place_side(struct sn_program *p, bool forward, struct sn_pack_item *items,
+                       int64_t *delta)
+{
+    int64_t before = p->temp_bytes, bound = p->temp_lower_bound;
+    int n = 0;
+    for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
+        const struct sn_buffer *x = &p->bufs[b];
+        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0 && is_of(p, x, forward))
+            items[n++] = (struct sn_pack_item){x->bytes, 0, x->first, x->last, b};
+    }
+    p->temp_lower_bound = sn_pack_bound(items, n, p->n_ops, delta);
+    if (!sn_pack(p, items, n))
+        return false;
+    for (int i = 0; i < n; i++)
+        p->bufs[items[i].buf].offset += before;
+    p->temp_bytes += before;
+    p->temp_lower_bound += bound;
+    return true;
+}
+
 static enum sn_status place_temporaries(struct sn_program *p, struct sn_err *err)
 {
     struct sn_pack_item *items = sn_alloc_n((size_t)p->n_bufs, sizeof(*items));
     int64_t *delta = sn_alloc_n((size_t)p->n_ops + 2, sizeof(*delta));
-    int n = 0;
-    bool good = items && delta;
-    for (int b = p->n_state_bufs; b < p->n_bufs && good; b++) {
-        const struct sn_buffer *x = &p->bufs[b];
-        if (x->cls == SN_CLASS_TEMP && x->place == b && x->first >= 0)
-            items[n++] = (struct sn_pack_item){x->bytes, 0, x->first, x->last, b};
-    }
-    if (good) {
-        p->temp_lower_bound = sn_pack_bound(items, n, p->n_ops, delta);
-        good = sn_pack(p, items, n);
-    }
+    bool good = items && delta && (!p->takes_turns || place_side(p, true, items, delta)) &&
+                place_side(p, false, items, delta);
     sn_free(items);
     sn_free(delta);
     return good ? SN_OK

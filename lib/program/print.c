@@ -131,6 +131,26 @@ static void print_buffers(struct sn_str *out, const struct sn_program *p, enum s
     }
 }
 
+/* The first pair of segments that take turns, piece by piece as they run. */
+static void print_turns(struct sn_str *out, const struct sn_program *p)
+{
+    enum { LINE = 6 };
+    int i = 0, n = 0, ended = 0;
+    while (i < p->n_sched && p->sched[i].n == p->segments[p->sched[i].segment].n)
+        i++;
+    for (; i < p->n_sched && ended < 2; i++) {
+        const struct sn_sched *e = &p->sched[i];
+        const struct sn_segment *s = &p->segments[e->segment];
+        if (n == 0)
+            sn_str_add(out, "\nsegments in turn, the first of them:");
+        sn_str_add(out, "%s%s %d..%d", n++ % LINE ? ", " : "\n  ",
+                   s->kind == SN_SEGMENT_FORWARD ? "forward" : "backward", e->first,
+                   e->first + e->n - 1);
+        ended += e->first + e->n == s->first + s->n;
+    }
+    sn_str_add(out, n ? "\n" : "");
+}
+
 void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct sn_program *p)
 {
     const struct text t = {j, p};
@@ -150,6 +170,7 @@ void sn_program_print(struct sn_str *out, const struct sn_job *j, const struct s
         for (int i = x->first; i < x->first + x->n; i++)
             print_op(out, &t, i);
     }
+    print_turns(out, p);
     for (int a = 0; a < SN_NARENAS; a++)
         print_buffers(out, p, (enum sn_arena)a);
 }

@@ -213,8 +213,10 @@ struct sn_segment {
 
 struct sn_sched {
     int segment, micro;
-    int slot; /* which copy of the virtual stage's SLOT buffers */
-    int late; /* and of its LATE buffers, in backward and weight-gradient segments */
+    int first, n; /* operations that run: all of the segment, or the next piece of them, where two
+                   * segments take turns (turns.c) */
+    int slot;     /* which copy of the virtual stage's SLOT buffers */
+    int late;     /* and of its LATE buffers, in backward and weight-gradient segments */
 };
 
 enum { SN_MAX_VSTAGES = 64 }; /* virtual stages of a rank */
@@ -234,6 +236,7 @@ struct sn_program {
     int vstages;            /* virtual stages */
     int slots[SN_MAX_VSTAGES]; /* micro-batches in flight at once */
     int lates[SN_MAX_VSTAGES]; /* backwards whose weight gradients are due, at once */
+    bool takes_turns;          /* forward and backward segments do: temporaries of both live */
     int layer;                 /* of operations that are added now */
     struct sn_scope scope;     /* of buffers and segments that are added now */
     bool extra;                /* operations that are added now are */

@@ -119,6 +119,8 @@ static void list_schedules(struct lister *l)
         int only = named(l, SN_KEY_SCHEDULE) ? (int)g->schedule : SN_SCHEDULE_DEFAULT;
         if (!may(l, SN_KEY_SCHEDULE, s, (int)g->schedule) || (whole && s != only))
             continue;
+        if (sn_schedule_traits((enum sn_schedule)s)->takes_turns && !named(l, SN_KEY_SCHEDULE))
+            continue; /* what hides there is not estimated */
         l->v.schedule = (unsigned char)s;
         l->v.virtual_stages = 1;
         bool one_vstage = may(l, SN_KEY_VIRTUAL_STAGES, 1, g->virtual_stages) &&

@@ -15,7 +15,8 @@
  *
  * A segment is played once for each way it runs (first, middle, last micro-batch) and then is one
  * event with its transfers, unless the communication stream is still busy with what came before: a
- * step of 16 stages and 512 micro-batches takes milliseconds.
+ * step of 16 stages and 512 micro-batches takes milliseconds. Segments that take turns are played
+ * operation by operation, and each piece is an event.
  */
 #ifndef SN_SIM_H
 #define SN_SIM_H

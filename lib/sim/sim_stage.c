@@ -365,11 +365,13 @@ bool sn_sim_player_advance(struct sn_sim_player *g)
             g->segment_begin = g->clock.now;
             g->busy_before = g->clock.busy;
         }
-        for (; g->op < g->head[s->segment] - at.segment->first; g->op++)
-            if (!run_op(g, &at, at.segment->first + g->op))
+        bool is_piece = s->n < at.segment->n;
+        int head = is_piece ? s->n : g->head[s->segment] - s->first;
+        for (; g->op < head; g->op++)
+            if (!run_op(g, &at, s->first + g->op))
                 return g->entry != entry || g->op != op;
-        double begin = updates ? g->segment_begin : g->clock.now;
-        if (g->head[s->segment] < at.segment->first + at.segment->n)
+        double begin = updates || is_piece ? g->segment_begin : g->clock.now;
+        if (head < s->n)
             run_body(g, &at);
         record_segment(g, &at, begin);
         if (updates)

@@ -277,7 +277,13 @@ static enum sn_status run_entry(struct tracer *x, const struct sn_sched *s)
                        p->name, sn_rank_text(x->of->grid, x->of->rank).s, s->segment, s->micro,
                        s->slot);
     const struct sn_segment *c = &p->segments[s->segment];
-    for (int i = c->first; i < c->first + c->n; i++)
+    if (s->first < c->first || s->n < 0 || s->n > c->first + c->n - s->first)
+        return sn_fail(x->err, SN_EFAIL,
+                       "%s: %s: the schedule names operations %d..%d, which segment %d does not "
+                       "have",
+                       p->name, sn_rank_text(x->of->grid, x->of->rank).s, s->first,
+                       s->first + s->n - 1, s->segment);
+    for (int i = s->first; i < s->first + s->n; i++)
         SN_TRY(run_op(x, &at, i));
     return SN_OK;
 }
@@ -294,7 +300,11 @@ static enum sn_status run(struct tracer *x)
     if (!ends_apart)
         return SN_OK;
     /* evaluation: once, after the last micro-batch */
-    SN_TRY(run_entry(x, &(struct sn_sched){.segment = p->n_segments - 1, .micro = p->micros - 1}));
+    const struct sn_segment *end = &p->segments[p->n_segments - 1];
+    SN_TRY(run_entry(x, &(struct sn_sched){.segment = p->n_segments - 1,
+                                           .micro = p->micros - 1,
+                                           .first = end->first,
+                                           .n = end->n}));
     return drain(x);
 }
 

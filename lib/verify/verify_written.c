@@ -16,7 +16,8 @@ struct walk {
     const struct sn_trace_of *of;
     int slots;
     int *first, *writer; /* of buffer b: writer[first[b]] .. writer[first[b + 1] - 1], operations */
-    int *entry;          /* by operation: the schedule's entry that ran it last, plus one */
+    int *run;            /* by segment: the schedule's entry with which its last run began */
+    int *entry;          /* by operation: of the run that it was in last, that entry plus one */
     int *micro;          /* by operation and slot: the micro-batch, plus one */
 };
 
@@ -152,10 +153,11 @@ static enum sn_status walk(struct walk *w, struct sn_err *err)
     const struct sn_program *p = w->of->program;
     for (int e = 0; e < p->n_sched; e++) {
         const struct sn_sched *s = &p->sched[e];
-        const struct sn_segment *c = &p->segments[s->segment];
         struct sn_memory_at at = {w->of, s->micro, s->slot, s->late};
-        for (int i = c->first; i < c->first + c->n; i++)
-            SN_TRY(run_op(w, &at, e, i, err));
+        if (s->first == p->segments[s->segment].first)
+            w->run[s->segment] = e;
+        for (int i = s->first; i < s->first + s->n; i++)
+            SN_TRY(run_op(w, &at, w->run[s->segment], i, err));
     }
     return SN_OK;
 }
@@ -169,10 +171,11 @@ enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err
         w.slots = p->slots[v] > w.slots ? p->slots[v] : w.slots;
     w.first = sn_alloc_n((size_t)p->n_bufs + 2, sizeof(int));
     w.writer = sn_alloc_n(ops * SN_MAX_OUT + 1, sizeof(int));
+    w.run = sn_alloc_n((size_t)p->n_segments + 1, sizeof(int));
     w.entry = sn_alloc_n(ops + 1, sizeof(int));
     w.micro = sn_alloc_n(ops * (size_t)w.slots + 1, sizeof(int));
     enum sn_status st = SN_OK;
-    if (!w.first || !w.writer || !w.entry || !w.micro)
+    if (!w.first || !w.writer || !w.run || !w.entry || !w.micro)
         st = sn_fail(err, SN_ENOMEM, "verify: no memory for what a program has written");
     if (st == SN_OK) {
         list_writers(&w);
@@ -182,6 +185,7 @@ enum sn_status sn_written_check(const struct sn_trace_of *of, struct sn_err *err
     }
     sn_free(w.first);
     sn_free(w.writer);
+    sn_free(w.run);
     sn_free(w.entry);
     sn_free(w.micro);
     return st;

@@ -25,10 +25,18 @@ train() { # yaml ranks
     [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 5)"
 }
 
+# The schedule that a line in which forward and backward take turns is compared with: they do not.
+without_turns() { # line
+    case $1 in
+    *virtual_stages*) printf '%s' "$1" | sed 's/schedule=combined/schedule=interleaved/' ;;
+    *) printf '%s' "$1" | sed 's/schedule=combined/schedule=1f1b/' ;;
+    esac
+}
+
 # Both orders' losses and norms, and the weights behind them.
 same_bits() { # line
     name=${1%% *} ranks=$(layout_ranks "$1")
-    layout_file "$1" "$tmp/$name.yaml" "$tmp/$name"
+    layout_file "$(without_turns "$1")" "$tmp/$name.yaml" "$tmp/$name"
     echo 'machine: {preset: dgx-a100-80}' >>"$tmp/$name.yaml"
     layout_file "$1" "$tmp/text.yaml" "$tmp/$name-auto"
     overlapped "$tmp/text.yaml" >"$tmp/$name-auto.yaml"
@@ -52,7 +60,7 @@ done <"$tmp/lines"
 fake=$PWD/$BUILD/tests/gpu/libfake_device.so
 if [ -e "$fake" ]; then
     SN_PLUGIN=$fake && export SN_PLUGIN
-    for name in tp2 z3-dp2 pp2-v2-gpt2 ep2; do
+    for name in tp2 z3-dp2 pp2-v2-gpt2 ep2 tp2-combined tp2-pp2-combined; do
         same_bits "$(layout_line $name)"
     done
     SN_PLUGIN=none
@@ -93,6 +101,13 @@ sed 's/overlap: none/overlap: auto/' "$tmp/70b.yaml" >"$tmp/70b-auto.yaml"
 seconds() { "$plan" "$1" --ranks 256 --json | sed -n 's/.*"step_time_s": \([0-9.]*\).*/\1/p' | head -n 1; }
 plain=$(seconds "$tmp/70b.yaml") auto=$(seconds "$tmp/70b-auto.yaml")
 ok "70B over tensor 8: $auto s in place of $plain" awk "BEGIN { exit !($auto < 0.93 * $plain) }"
+sed 's/overlap: none/overlap: auto, zero: 1/' "$tmp/70b.yaml" >"$tmp/70b-zero.yaml"
+sed 's/overlap: none/overlap: auto, zero: 1, schedule: combined, virtual_stages: 2/' "$tmp/70b.yaml" >"$tmp/70b-turns.yaml"
+plain=$(seconds "$tmp/70b-zero.yaml") turns=$(seconds "$tmp/70b-turns.yaml")
+ok "and in turns: $turns s in place of $plain" awk "BEGIN { exit !($turns < 0.83 * $plain) }"
+run "$plan" "$tmp/70b-turns.yaml" --ranks 256 --explain 0
+like "which turns is told" "$out" 'segments in turn, the first of them:'
+like "piece by piece" "$out" 'backward [0-9]*\.\.[0-9]*, forward [0-9]*\.\.'
 sed 's/overlap: none/overlap: both/' "$tmp/70b.yaml" >"$tmp/both.yaml"
 run "$plan" "$tmp/both.yaml" --ranks 256
 is "another word is refused" "$rc" 2

@@ -58,23 +58,25 @@ static void axes_arrive(const struct place *p)
 
 static void every_name_is_its_value(const struct place *p)
 {
-    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble",
+                                            "combined"};
     static const char *const recomputes[] = {"none", "selective", "full"};
     static const char *const kinds[] = {"ring", "all-to-all"};
-    static const enum sn_schedule schedule[] = {SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE};
+    static const enum sn_schedule schedule[] = {SN_GPIPE, SN_1F1B, SN_INTERLEAVED, SN_ZERO_BUBBLE,
+                                                SN_COMBINED};
     static const enum sn_recompute recompute[] = {SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE,
                                                   SN_RECOMPUTE_FULL};
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 15; i++) {
         char text[512];
         (void)snprintf(text, sizeof(text),
                        MODEL TRAIN "layout: {schedule: %s, recompute: %s, context_kind: %s, zero: "
                                    "%d}\n",
-                       schedules[i % 4], recomputes[i % 3], kinds[i % 2], i % 4);
+                       schedules[i % 5], recomputes[i % 3], kinds[i % 2], i % 4);
         struct sn_config c = good(p, text);
-        tap_ok(c.layout.schedule == schedule[i % 4] && c.layout.recompute == recompute[i % 3] &&
+        tap_ok(c.layout.schedule == schedule[i % 5] && c.layout.recompute == recompute[i % 3] &&
                    c.layout.context_kind == (i % 2 ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING) &&
                    c.layout.zero == i % 4,
-               "%s, %s, %s, zero %d", schedules[i % 4], recomputes[i % 3], kinds[i % 2], i % 4);
+               "%s, %s, %s, zero %d", schedules[i % 5], recomputes[i % 3], kinds[i % 2], i % 4);
     }
 }
 
@@ -121,7 +123,7 @@ static const struct {
      "run.yaml:3:21: run.hang_timeout: 86401 is outside 0..86400 seconds"},
     {MODEL TRAIN "layout: {schedule: 1f1}\n",
      "run.yaml:3:20: layout.schedule: unknown name '1f1'; did you mean '1f1b' (want gpipe, "
-     "1f1b, interleaved or zero-bubble)?"},
+     "1f1b, interleaved, zero-bubble or combined)?"},
     {MODEL TRAIN "layout: {recompute: everything}\n",
      "run.yaml:3:21: layout.recompute: unknown name 'everything'; want none, selective or "
      "full"},
@@ -216,11 +218,11 @@ static const struct {
     {NEOX TRAIN "layout: {virtual_stages: 2, schedule: interleaved}\n",
      "run.yaml:3:26: layout.virtual_stages: 2 needs layout.pipeline of at least 2; use 1"},
     {NEOX TRAIN "layout: {pipeline: 4, virtual_stages: 2}\n",
-     "run.yaml:3:39: layout.virtual_stages: 2 needs schedule interleaved, not 1f1b; use 1 or "
-     "schedule: interleaved"},
+     "run.yaml:3:39: layout.virtual_stages: 2 needs schedule interleaved or combined, not 1f1b; "
+     "use 1 or schedule: interleaved or combined"},
     {NEOX TRAIN "layout: {pipeline: 4, virtual_stages: 2, schedule: zero-bubble}\n",
-     "run.yaml:3:39: layout.virtual_stages: 2 needs schedule interleaved, not zero-bubble; "
-     "use 1 or schedule: interleaved"},
+     "run.yaml:3:39: layout.virtual_stages: 2 needs schedule interleaved or combined, not "
+     "zero-bubble; use 1 or schedule: interleaved or combined"},
     {NEOX TRAIN "layout: {data: 2, micro_batch: 2, pipeline: 3, schedule: interleaved}\n",
      "run.yaml:2:35: train.global_batch: 32 is not a multiple of data x micro_batch x "
      "pipeline (2 x 2 x 3), as schedule interleaved needs; nearest that are: 24 or 36"},

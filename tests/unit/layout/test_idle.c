@@ -41,7 +41,7 @@ static void idle_is_the_usual_fraction(enum sn_schedule kind, int most_vstages, 
         for (int i = 0; i < COUNT(stage_counts); i++)
             for (int m = 1; m <= 48; m++) {
                 struct sn_pipeline p = {kind, stage_counts[i], v, m};
-                if (kind == SN_INTERLEAVED && m % p.stages != 0)
+                if (sn_schedule_traits(kind)->whole_groups && m % p.stages != 0)
                     continue;
                 for (int k = 0; k < COUNT(costs); k++, tried++) {
                     int64_t work = costs[k].forward + costs[k].backward + costs[k].weight;
@@ -227,6 +227,7 @@ int main(void)
     idle_is_the_usual_fraction(SN_GPIPE, 1, "gpipe");
     idle_is_the_usual_fraction(SN_1F1B, 1, "1f1b");
     idle_is_the_usual_fraction(SN_INTERLEAVED, 4, "interleaved");
+    idle_is_the_usual_fraction(SN_COMBINED, 4, "combined");
     zero_bubble_idles_as_its_paper_says();
     zero_bubble_has_one_formula_everywhere();
     unequal_stages_are_timed_apart();

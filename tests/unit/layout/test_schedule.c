@@ -14,6 +14,11 @@ static int min(int a, int b)
     return a < b ? a : b;
 }
 
+static bool has_virtual_stages(enum sn_schedule kind)
+{
+    return kind == SN_INTERLEAVED || kind == SN_COMBINED;
+}
+
 /* All pipelines of the tests, one after the other; false after the last. */
 static bool next_pipeline(struct sn_pipeline *p)
 {
@@ -26,12 +31,12 @@ static bool next_pipeline(struct sn_pipeline *p)
             p->stages = 1;
             p->virtual_stages++;
         }
-        if (p->virtual_stages > (p->kind == SN_INTERLEAVED ? MOST_VSTAGES : 1)) {
+        if (p->virtual_stages > (has_virtual_stages(p->kind) ? MOST_VSTAGES : 1)) {
             p->virtual_stages = 1;
             p->kind++;
         }
-    } while (p->kind == SN_INTERLEAVED && p->micros % p->stages != 0);
-    return p->kind <= SN_ZERO_BUBBLE;
+    } while (has_virtual_stages(p->kind) && p->micros % p->stages != 0);
+    return p->kind <= SN_COMBINED;
 }
 
 static const struct sn_pipeline before_first = {SN_GPIPE, 1, 1, 0};
@@ -184,6 +189,44 @@ static void needs_are_told_by_number_too(void)
     tap_ok(n == 0, "the first forward needs nothing");
 }
 
+/* What the forward or the backward of a pair waits for has ended with the pair before, on every
+ * stage: pair number n of stage s is played at n + s of one clock. */
+static long count_waits_within_a_pair(const struct sn_pipeline *p)
+{
+    static int at[SN_NPHASES * MOST_STAGES * MOST_VSTAGES * MOST_MICROS];
+    long bad = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int s = 0; s < p->stages; s++) {
+            struct sn_task *t = NULL;
+            int n = 0, turn = s;
+            bad += sn_schedule_make(&t, &n, p, s, NULL) != SN_OK;
+            for (int i = 0; i < n; i++) {
+                bool with_last = sn_schedule_pairs(p, s) && i > 0 &&
+                                 t[i - 1].phase == SN_PHASE_FORWARD &&
+                                 t[i].phase == SN_PHASE_BACKWARD;
+                struct sn_need of[SN_NEEDS];
+                turn += !with_last;
+                /* at the end backwards alone come as the stage behind gives them */
+                for (int k = sn_task_needs(of, p, s, &t[i]) - 1; k >= 0 && pass && with_last; k--)
+                    bad += at[of[k].task] >= turn;
+                at[sn_task_number(p, s, &t[i])] = turn;
+            }
+            sn_free(t);
+        }
+    return bad;
+}
+
+static void pairs_wait_for_nothing_in_pairs_beside_them(void)
+{
+    struct sn_pipeline p = {SN_COMBINED, 1, 1, 0};
+    long bad = 0, pipelines = 0;
+    for (; next_pipeline(&p); pipelines++)
+        bad += count_waits_within_a_pair(&p);
+    tap_ok(bad == 0 && pipelines > 100,
+           "%ld pipelines: a pair needs what other stages did a pair ago (%ld do not)", pipelines,
+           bad);
+}
+
 static void forwards_take_the_lowest_free_slot(void)
 {
     long lists, bad = over_all(count_faults_of_slots, &lists);
@@ -215,6 +258,8 @@ static int differs_from_formula(const struct sn_pipeline *p, int stage, const st
         return most != min(m, behind);
     case SN_ZERO_BUBBLE:
         return most != min(m, p->stages);
+    case SN_COMBINED:
+        return most != min(v * m, 2 * behind + (v - 1) * p->stages);
     default:
         return most !=
                (v == 1 ? min(m, behind) : min(v * m, 2 * (behind - 1) + (v - 1) * p->stages + 1));
@@ -226,7 +271,7 @@ static void as_many_are_in_flight_as_the_papers_say(void)
     long lists, bad = over_all(differs_from_formula, &lists);
     tap_ok(bad == 0,
            "%ld lists: gpipe m, 1f1b min(m, p-s), zero-bubble min(m, p), "
-           "interleaved min(v m, 2(p-s-1) + (v-1)p + 1)",
+           "interleaved min(v m, 2(p-s-1) + (v-1)p + 1), combined one more",
            lists);
     const struct sn_pipeline one = {SN_1F1B, 4, 1, 8}, zero = {SN_ZERO_BUBBLE, 4, 1, 8},
                              all = {SN_GPIPE, 4, 1, 8}, few = {SN_ZERO_BUBBLE, 4, 1, 3};
@@ -306,8 +351,9 @@ static void unfit_sizes_are_explained(void)
                "layout.schedule: interleaved with 3 micro-batches on 4 pipeline stages, no "
                "multiple; 4 micro-batches or schedule 1f1b would work");
     is_refused(&(struct sn_pipeline){SN_ZERO_BUBBLE, 4, 2, 8},
-               "layout.virtual_stages: 2, but only the interleaved schedule has virtual stages; "
-               "virtual_stages 1 or schedule interleaved would work");
+               "layout.virtual_stages: 2, but only the interleaved or combined schedule has "
+               "virtual stages; "
+               "virtual_stages 1 or schedule interleaved or combined would work");
     is_refused(&(struct sn_pipeline){SN_1F1B, 4, 1, 0},
                "layout: 4 pipeline stages x 1 virtual stages, 0 micro-batches; at least 1 of each "
                "would work");
@@ -333,6 +379,7 @@ static void no_memory_is_an_error(void)
 int main(void)
 {
     every_task_stands_once_and_micro_batches_ascend();
+    pairs_wait_for_nothing_in_pairs_beside_them();
     forwards_take_the_lowest_free_slot();
     weight_gradients_wait_as_long_as_is_said();
     tasks_of_all_stages_have_numbers_of_their_own();

@@ -33,7 +33,7 @@ static enum sn_status verify_many(int n, struct sn_err *err)
     static struct sn_op ops[2][MANY];
     static struct sn_job job;
     struct sn_segment segments[2] = {{.kind = SN_SEGMENT_FORWARD}, {.kind = SN_SEGMENT_FORWARD}};
-    struct sn_sched sched = {0};
+    struct sn_sched sched = {.n = n};
     struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = MANY, .bytes = 4L * MANY};
     struct sn_grid grid = {
         .size = {1, 1, 1, 2}, .stride = {1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
