@@ -1,9 +1,10 @@
 /*
  * comm.h - communicators: the one interface behind which MPI (and later NCCL) lives.
  *
- * On the CPU one communication thread per rank makes every MPI call, in the order in which
- * operations were posted. The compute thread posts and waits. With one rank
- * there is neither thread nor MPI: sn_comm_self().
+ * On the CPU one communication thread per rank makes every MPI call. Collectives are in a queue for
+ * each axis, side by side, so that a large sum over data ranks holds up no small one over tensor
+ * ranks; within a queue they run in the order in which they were posted. The compute thread posts
+ * and waits. With one rank there is neither thread nor MPI: sn_comm_self().
  *
  * Reductions are deterministic: the sum over ranks is taken in rank order 0, 1, 2, ... whatever
  * arrives first, and all ranks get the same bits.
@@ -41,10 +42,11 @@ struct sn_transfer {
      * REDUCE_SCATTER without add: `out` may be the own block of `in`. Else they do not overlap. */
     const void *in;
     void *out;
-    bool add;      /* REDUCE_SCATTER, fp32: add the sum to out instead of writing it */
-    int peer;      /* SEND, RECV: member index */
-    int tag;       /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
-    void *staging; /* planned, sn_collective_staging() of the largest group; shared by all */
+    bool add; /* REDUCE_SCATTER, fp32: add the sum to out instead of writing it */
+    int peer; /* SEND, RECV: member index */
+    int tag;  /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
+    /* planned, sn_collective_staging() of the largest group of its queue; shared by all of it */
+    void *staging;
     /* Of rows: who has how many; n is an element count of a row. ALL_TO_ALL: who sends how many to
      * whom; ALL_GATHER, REDUCE_SCATTER: block i is member i's share of the window. Its memory, and
      * that of the bounds, is borrowed until the wait, too. NULL: blocks of n */
@@ -86,8 +88,9 @@ struct sn_comm_ops {
     /* Make the groups of a grid over all ranks, in O(log P) steps. Before the first post, or later
      * with nothing in flight; collective. The grid is copied. */
     enum sn_status (*set_grid)(struct sn_comm *c, const struct sn_grid *g, struct sn_err *err);
-    /* Begin a communication. Collectives run one after another, in the order of posting, which is
-     * the same on all members; a SEND or RECV is under way from its post on and holds nothing up.
+    /* Begin a communication. Collectives of the queue of an axis (sn_group_queue) run one after
+     * another, in the order of posting, which is the same on all members, and beside those of other
+     * axes; a SEND or RECV is under way from its post on and holds nothing up.
      * Blocks only when 256 operations are in flight. One thread posts and waits. A group of one
      * copies `in` to `out` where they differ. */
     sn_request (*post)(struct sn_comm *c, const struct sn_transfer *t);

@@ -1,6 +1,7 @@
 /*
  * comm_collective.c - collectives by messages: direct exchanges, cut into chunks of which two are
- * on their way at a time, sums in member order.
+ * on their way at a time, sums in member order. A step does what the messages that are there allow,
+ * for one chunk.
  *
  * The all-reduce: of each chunk, every member sends slice j to member j (reduce-scatter), member j
  * sums it in member order and sends the result to everybody (all-gather). So sums do not depend on
@@ -14,31 +15,19 @@
 #include <assert.h>
 #include <string.h>
 
-/* A collective under way. Lengths in elements. */
-struct exchange {
-    struct sn_engine *e;
-    const struct sn_transfer *t;
-    const char *in;
-    char *out;
-    int size, index;
-    int64_t width;          /* bytes of an element */
-    int64_t n, chunk;       /* of what is cut: the buffer or a block */
-    int64_t chunks, stride; /* stride: bytes between parts in staging */
-};
-
 /* Where one member's range of a chunk lies. */
 struct range {
     int64_t at, count; /* elements */
 };
 
-static int64_t chunk_count(const struct exchange *x, int64_t c)
+static int64_t chunk_count(const struct sn_exchange_run *x, int64_t c)
 {
     int64_t left = x->n - c * x->chunk;
     return left < x->chunk ? left : x->chunk;
 }
 
 /* Chunk c of member m's block, which may be shorter than the longest. */
-static struct range block_range(const struct exchange *x, int m, int64_t c)
+static struct range block_range(const struct sn_exchange_run *x, int m, int64_t c)
 {
     struct sn_comm_block b = sn_transfer_block(x->t, m);
     int64_t left = b.n - c * x->chunk;
@@ -46,17 +35,17 @@ static struct range block_range(const struct exchange *x, int m, int64_t c)
 }
 
 /* The d-th member to send to, and to receive from: not all the same one at the same time. */
-static int next(const struct exchange *x, int d)
+static int next(const struct sn_exchange_run *x, int d)
 {
     return (x->index + d) % x->size;
 }
 
-static int previous(const struct exchange *x, int d)
+static int previous(const struct sn_exchange_run *x, int d)
 {
     return (x->index - d + x->size) % x->size;
 }
 
-static struct sn_message message(const struct exchange *x, int batch, int member)
+static struct sn_message message(const struct sn_exchange_run *x, int batch, int member)
 {
     return (struct sn_message){.batch = batch,
                                .channel = SN_PORT_COLLECTIVE,
@@ -64,17 +53,33 @@ static struct sn_message message(const struct exchange *x, int batch, int member
                                .peer = sn_engine_member(x->e, x->t->group, member)};
 }
 
-static void send(const struct exchange *x, int batch, int member, struct range p)
+/* The batches of chunk c: of parts, and of the sums that follow them in an all-reduce. */
+static int scatter_batch(const struct sn_exchange_run *x, int64_t c)
+{
+    return SN_PORT_LANE * x->lane + SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+}
+
+static int gather_batch(const struct sn_exchange_run *x, int64_t c)
+{
+    return SN_PORT_LANE * x->lane + SN_PORT_GATHER + (int)(c % SN_COLLECTIVE_SLOTS);
+}
+
+static void send_from(const struct sn_exchange_run *x, const char *from, int batch, int member,
+                      struct range p)
 {
     struct sn_message m = message(x, batch, member);
-    const char *from = batch < SN_PORT_GATHER ? x->in : x->out;
-    m.data = (void *)(uintptr_t)(from + p.at * x->width);
+    m.data = (void *)(uintptr_t)(from + p.at * x->width); /* only read */
     m.bytes = p.count * x->width;
     x->e->port->ops->send(x->e->port, &m);
     sn_engine_count(x->e, x->t->group, m.bytes);
 }
 
-static void receive(const struct exchange *x, int batch, int member, void *to, int64_t count)
+static void send(const struct sn_exchange_run *x, int batch, int member, struct range p)
+{
+    send_from(x, x->in, batch, member, p);
+}
+
+static void receive(const struct sn_exchange_run *x, int batch, int member, void *to, int64_t count)
 {
     struct sn_message m = message(x, batch, member);
     m.data = to;
@@ -83,7 +88,7 @@ static void receive(const struct exchange *x, int batch, int member, void *to, i
 }
 
 /* Where the part of another member of chunk c arrives. */
-static char *part(const struct exchange *x, int64_t c, int member)
+static char *part(const struct sn_exchange_run *x, int64_t c, int member)
 {
     return (char *)x->t->staging +
            (c % SN_COLLECTIVE_SLOTS * (x->size - 1) + (member < x->index ? member : member - 1)) *
@@ -91,7 +96,7 @@ static char *part(const struct exchange *x, int64_t c, int member)
 }
 
 /* to (= or +=) the sum of own and what arrived of chunk c. */
-static void sum(const struct exchange *x, int64_t c, struct range own, struct range to)
+static void sum(const struct sn_exchange_run *x, int64_t c, struct range own, struct range to)
 {
     struct sn_comm_parts parts = {
         .own = x->in + own.at * x->width,
@@ -105,103 +110,51 @@ static void sum(const struct exchange *x, int64_t c, struct range own, struct ra
     sn_comm_sum(&parts, own.count, x->t->dtype);
 }
 
-static struct exchange exchange(struct sn_engine *e, const struct sn_transfer *t)
-{
-    const struct sn_engine_group *q = &e->group[t->group];
-    struct exchange x = {.e = e,
-                         .t = t,
-                         .in = t->in ? t->in : t->out,
-                         .out = t->out,
-                         .size = q->size,
-                         .index = q->index,
-                         .width = (int64_t)sn_dtype_size(t->dtype),
-                         .n = t->n};
-    for (int m = 0; m < x.size && t->kind != SN_ALL_REDUCE; m++) { /* of the longest */
-        int64_t n = sn_transfer_block(t, m).n;
-        x.n = m == 0 || n > x.n ? n : x.n;
-    }
-    x.stride = sn_collective_slice_bytes(x.size);
-    if (t->kind == SN_ALL_REDUCE)
-        x.chunk = sn_collective_chunk_bytes(x.size) / x.width;
-    else if (t->kind == SN_REDUCE_SCATTER)
-        x.chunk = x.stride / x.width;
-    else
-        x.chunk = SN_COLLECTIVE_CHUNK / x.width;
-    x.chunks = (x.n + x.chunk - 1) / x.chunk;
-    return x;
-}
-
 /* ---- all-reduce ------------------------------------------------------------------------------ */
 
-static struct range slice(const struct exchange *x, int64_t c, int member)
+static struct range slice(const struct sn_exchange_run *x, int64_t c, int member)
 {
     struct sn_collective_slice s = sn_collective_slice(chunk_count(x, c), x->size, member);
     return (struct range){c * x->chunk + s.start, s.count};
 }
 
 /* Parts of chunk c, to the owners of their slices. */
-static void begin_scatter(const struct exchange *x, int64_t c)
+static void begin_scatter(const struct sn_exchange_run *x, int64_t c)
 {
-    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
     for (int d = 1; d < x->size; d++) {
         int from = previous(x, d);
-        receive(x, batch, from, part(x, c, from), slice(x, c, x->index).count);
+        receive(x, scatter_batch(x, c), from, part(x, c, from), slice(x, c, x->index).count);
     }
     for (int d = 1; d < x->size; d++)
-        send(x, batch, next(x, d), slice(x, c, next(x, d)));
+        send(x, scatter_batch(x, c), next(x, d), slice(x, c, next(x, d)));
 }
 
 /* The summed slices of chunk c, to everybody. */
-static void begin_gather(const struct exchange *x, int64_t c)
+static void begin_gather(const struct sn_exchange_run *x, int64_t c)
 {
-    int batch = SN_PORT_GATHER + (int)(c % SN_COLLECTIVE_SLOTS);
     for (int d = 1; d < x->size; d++) {
         struct range p = slice(x, c, previous(x, d));
-        receive(x, batch, previous(x, d), x->out + p.at * x->width, p.count);
+        receive(x, gather_batch(x, c), previous(x, d), x->out + p.at * x->width, p.count);
     }
     for (int d = 1; d < x->size; d++)
-        send(x, batch, next(x, d), slice(x, c, x->index));
-}
-
-static void all_reduce_chunks(const struct exchange *x)
-{
-    begin_scatter(x, 0);
-    for (int64_t c = 0; c < x->chunks; c++) {
-        int s = (int)(c % SN_COLLECTIVE_SLOTS);
-        if (c + 1 < x->chunks)
-            begin_scatter(x, c + 1);
-        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + s))
-            return;
-        sum(x, c, slice(x, c, x->index), slice(x, c, x->index));
-        if (!sn_engine_complete(x->e, SN_PORT_GATHER + s)) /* of chunk c - 2 */
-            return;
-        begin_gather(x, c);
-    }
-    for (int i = 0; i < SN_COLLECTIVE_SLOTS; i++)
-        if (!sn_engine_complete(x->e, SN_PORT_GATHER + i))
-            return;
+        send_from(x, x->out, gather_batch(x, c), next(x, d), slice(x, c, x->index));
 }
 
 /* Everything to everybody: one latency instead of two. */
-static void all_reduce_small(const struct exchange *whole)
+static void begin_small(const struct sn_exchange_run *x)
 {
-    struct exchange x = *whole;
-    x.stride = SN_COLLECTIVE_SMALL;
-    struct range all = {0, x.n};
-    for (int d = 1; d < x.size; d++)
-        receive(&x, SN_PORT_SCATTER, previous(&x, d), part(&x, 0, previous(&x, d)), x.n);
-    for (int d = 1; d < x.size; d++)
-        send(&x, SN_PORT_SCATTER, next(&x, d), all);
-    if (sn_engine_complete(x.e, SN_PORT_SCATTER))
-        sum(&x, 0, all, all);
+    for (int d = 1; d < x->size; d++)
+        receive(x, scatter_batch(x, 0), previous(x, d), part(x, 0, previous(x, d)), x->n);
+    for (int d = 1; d < x->size; d++)
+        send(x, scatter_batch(x, 0), next(x, d), (struct range){0, x->n});
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
 /* Chunk c of every block, to and from everybody. */
-static void begin_blocks(const struct exchange *x, int64_t c)
+static void begin_blocks(const struct sn_exchange_run *x, int64_t c)
 {
-    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    int batch = scatter_batch(x, c);
     bool sums = x->t->kind == SN_REDUCE_SCATTER, gathers = x->t->kind == SN_ALL_GATHER;
     for (int d = 1; d < x->size; d++) {
         int from = previous(x, d);
@@ -217,36 +170,34 @@ static void begin_blocks(const struct exchange *x, int64_t c)
     }
 }
 
-static void exchange_blocks(const struct exchange *x)
+/* What stays here. */
+static void keep_block(const struct sn_exchange_run *x)
 {
-    bool sums = x->t->kind == SN_REDUCE_SCATTER;
     struct sn_comm_block mine = sn_transfer_block(x->t, x->index);
     const char *own = x->in + (x->t->kind == SN_ALL_GATHER ? 0 : mine.at * x->width);
-    if (!sums && own != x->out + mine.at * x->width)
+    if (x->t->kind != SN_REDUCE_SCATTER && own != x->out + mine.at * x->width)
         memcpy(x->out + mine.at * x->width, own, (size_t)(mine.n * x->width));
-    begin_blocks(x, 0);
-    for (int64_t c = 0; c < x->chunks; c++) {
-        if (c + 1 < x->chunks)
-            begin_blocks(x, c + 1);
-        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
-            return;
-        struct range from = block_range(x, x->index, c);
-        if (sums && from.count > 0)
-            sum(x, c, from, (struct range){c * x->chunk, from.count});
-    }
+}
+
+static void sum_block(const struct sn_exchange_run *x, int64_t c)
+{
+    struct range from = block_range(x, x->index, c);
+    if (x->t->kind == SN_REDUCE_SCATTER && from.count > 0)
+        sum(x, c, from, (struct range){c * x->chunk, from.count});
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The c-th chunk of the rows that go one way between two members. */
-static struct range rows_range(const struct exchange *x, struct sn_exchange_rows r, int64_t c)
+static struct range rows_range(const struct sn_exchange_run *x, struct sn_exchange_rows r,
+                               int64_t c)
 {
     int64_t first = c * x->chunk < r.n ? c * x->chunk : r.n;
     int64_t n = r.n - first < x->chunk ? r.n - first : x->chunk;
     return (struct range){(r.at + first) * x->n, n * x->n};
 }
 
-static int64_t most_rows(const struct exchange *x)
+static int64_t most_rows(const struct sn_exchange_run *x)
 {
     int64_t most = 0;
     for (int m = 0; m < x->size; m++)
@@ -259,10 +210,10 @@ static int64_t most_rows(const struct exchange *x)
     return most;
 }
 
-static void begin_rows(const struct exchange *x, int64_t c)
+static void begin_rows(const struct sn_exchange_run *x, int64_t c)
 {
     const struct sn_exchange *rows = x->t->exchange;
-    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    int batch = scatter_batch(x, c);
     struct sn_exchange_rows r;
     for (int d = 1; d < x->size; d++) {
         struct sn_exchange_walk w = {.member = previous(x, d), .arrives = true};
@@ -283,7 +234,7 @@ static void begin_rows(const struct exchange *x, int64_t c)
 }
 
 /* What stays here. */
-static void keep_rows(const struct exchange *x)
+static void keep_rows(const struct sn_exchange_run *x)
 {
     struct sn_exchange_walk leaves = {.member = x->index};
     struct sn_exchange_walk lands = {.member = x->index, .arrives = true};
@@ -295,20 +246,11 @@ static void keep_rows(const struct exchange *x)
 }
 
 /* Both ends of a pair know how many rows go, and so the messages. */
-static void exchange_rows(struct exchange *x)
+static void cut_rows(struct sn_exchange_run *x)
 {
     int64_t row = x->n * x->width;
-    keep_rows(x);
     x->chunk = SN_COLLECTIVE_CHUNK / row > 0 ? SN_COLLECTIVE_CHUNK / row : 1; /* rows */
     x->chunks = (most_rows(x) + x->chunk - 1) / x->chunk;
-    if (x->chunks > 0)
-        begin_rows(x, 0);
-    for (int64_t c = 0; c < x->chunks; c++) {
-        if (c + 1 < x->chunks)
-            begin_rows(x, c + 1);
-        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
-            return;
-    }
 }
 
 /* ---- sized blocks -------------------------------------------------------------------------------
@@ -317,24 +259,24 @@ static void exchange_rows(struct exchange *x)
  */
 
 /* The block that goes to a member, and the one that comes from it. */
-static const char *leaves(const struct exchange *x, int member)
+static const char *leaves(const struct sn_exchange_run *x, int member)
 {
     return x->in + (x->t->kind == SN_ALL_GATHER ? 0 : member * x->n);
 }
 
-static char *arrives(const struct exchange *x, int member)
+static char *arrives(const struct sn_exchange_run *x, int member)
 {
     return x->out + member * x->n;
 }
 
 /* What is behind its length. */
-static int64_t body(const struct exchange *x, const char *block)
+static int64_t body(const struct sn_exchange_run *x, const char *block)
 {
     return sn_transfer_travels(x->t, block) - SN_COLLECTIVE_LENGTH;
 }
 
 /* Chunk c of it, counted from the beginning of `base`. */
-static struct range body_range(const struct exchange *x, const char *base, const char *block,
+static struct range body_range(const struct sn_exchange_run *x, const char *base, const char *block,
                                int64_t c)
 {
     int64_t left = body(x, block) - c * x->chunk;
@@ -344,30 +286,30 @@ static struct range body_range(const struct exchange *x, const char *base, const
                                                                                   : x->chunk};
 }
 
-/* False: one of them is none, or the communicator has failed otherwise. */
-static bool exchange_lengths(const struct exchange *x)
+static void begin_lengths(const struct sn_exchange_run *x)
 {
-    struct sn_engine *e = x->e;
-    int slot = e->watch.current;
     for (int d = 1; d < x->size; d++)
-        receive(x, SN_PORT_SCATTER, previous(x, d), arrives(x, previous(x, d)),
+        receive(x, scatter_batch(x, 0), previous(x, d), arrives(x, previous(x, d)),
                 SN_COLLECTIVE_LENGTH);
     for (int d = 1; d < x->size; d++)
-        send(x, SN_PORT_SCATTER, next(x, d),
+        send(x, scatter_batch(x, 0), next(x, d),
              (struct range){leaves(x, next(x, d)) - x->in, SN_COLLECTIVE_LENGTH});
-    if (!sn_engine_complete(e, SN_PORT_SCATTER))
-        return false;
+}
+
+/* False: one of them is none. */
+static bool lengths_fit(const struct sn_exchange_run *x)
+{
     for (int m = 0; m < x->size; m++)
-        if (!sn_sized_fits(e, slot, e->base.rank, leaves(x, m)) ||
+        if (!sn_sized_fits(x->e, x->slot, x->e->base.rank, leaves(x, m)) ||
             (m != x->index &&
-             !sn_sized_fits(e, slot, sn_engine_member(e, x->t->group, m), arrives(x, m))))
+             !sn_sized_fits(x->e, x->slot, sn_engine_member(x->e, x->t->group, m), arrives(x, m))))
             return false;
     return true;
 }
 
-static void begin_bodies(const struct exchange *x, int64_t c)
+static void begin_bodies(const struct sn_exchange_run *x, int64_t c)
 {
-    int batch = SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS);
+    int batch = scatter_batch(x, c);
     for (int d = 1; d < x->size; d++) {
         struct range p = body_range(x, x->out, arrives(x, previous(x, d)), c);
         if (p.count > 0)
@@ -380,11 +322,9 @@ static void begin_bodies(const struct exchange *x, int64_t c)
     }
 }
 
-static void exchange_sized(struct exchange *x)
+/* What stays here; of how many chunks the longest block that comes or goes is. */
+static void cut_bodies(struct sn_exchange_run *x)
 {
-    assert(x->t->kind == SN_ALL_GATHER || x->t->kind == SN_ALL_TO_ALL);
-    if (!exchange_lengths(x))
-        return;
     const char *own = leaves(x, x->index);
     if (own != arrives(x, x->index))
         memcpy(arrives(x, x->index), own, (size_t)sn_transfer_travels(x->t, own));
@@ -395,27 +335,165 @@ static void exchange_sized(struct exchange *x)
         most = from > most ? from : most;
     }
     x->chunks = (most + x->chunk - 1) / x->chunk;
-    if (x->chunks > 0)
-        begin_bodies(x, 0);
-    for (int64_t c = 0; c < x->chunks; c++) {
-        if (c + 1 < x->chunks)
-            begin_bodies(x, c + 1);
-        if (!sn_engine_complete(x->e, SN_PORT_SCATTER + (int)(c % SN_COLLECTIVE_SLOTS)))
-            return;
+}
+
+/* ---- from begin to end -------------------------------------------------------------------------
+ * Chunk c + 1 is begun before chunk c is waited for. An all-reduce has two waits for each chunk: for
+ * its parts, and for the sums of chunk c - 2, whose batch those of chunk c use.
+ */
+
+enum way { WAY_SMALL, WAY_REDUCE, WAY_BLOCKS, WAY_ROWS, WAY_SIZED };
+enum phase { PHASE_LENGTHS, PHASE_PARTS, PHASE_SUMS, PHASE_LAST };
+
+static void begin_chunk(const struct sn_exchange_run *x, int64_t c)
+{
+    if (c >= x->chunks)
+        return;
+    switch ((enum way)x->way) {
+    case WAY_SMALL:
+        begin_small(x);
+        break;
+    case WAY_REDUCE:
+        begin_scatter(x, c);
+        break;
+    case WAY_BLOCKS:
+        begin_blocks(x, c);
+        break;
+    case WAY_ROWS:
+        begin_rows(x, c);
+        break;
+    case WAY_SIZED:
+        begin_bodies(x, c);
+        break;
     }
 }
 
-void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t)
+/* All parts of chunk c are here. */
+static void sum_chunk(const struct sn_exchange_run *x, int64_t c)
 {
-    struct exchange x = exchange(e, t);
+    if (x->way == WAY_SMALL)
+        sum(x, c, (struct range){0, x->n}, (struct range){0, x->n});
+    else if (x->way == WAY_REDUCE)
+        sum(x, c, slice(x, c, x->index), slice(x, c, x->index));
+    else if (x->way == WAY_BLOCKS)
+        sum_block(x, c);
+}
+
+static enum sn_step begin_chunks(struct sn_exchange_run *x)
+{
+    x->phase = PHASE_PARTS;
+    begin_chunk(x, 0);
+    begin_chunk(x, 1);
+    return x->chunks > 0 ? SN_STEP_MOVED : SN_STEP_DONE;
+}
+
+static enum sn_step next_chunk(struct sn_exchange_run *x)
+{
+    x->at++;
+    begin_chunk(x, x->at + 1);
+    if (x->at < x->chunks) {
+        x->phase = PHASE_PARTS;
+        return SN_STEP_MOVED;
+    }
+    x->phase = PHASE_LAST;
+    return x->way == WAY_REDUCE ? SN_STEP_MOVED : SN_STEP_DONE;
+}
+
+static bool is_here(const struct sn_exchange_run *x)
+{
+    struct sn_engine *e = x->e;
+    if (x->phase == PHASE_SUMS)
+        return sn_engine_is_complete(e, gather_batch(x, x->at));
+    if (x->phase != PHASE_LAST)
+        return sn_engine_is_complete(e, scatter_batch(x, x->at));
+    bool all = true;
+    for (int i = 0; i < SN_COLLECTIVE_SLOTS; i++)
+        all = sn_engine_is_complete(e, gather_batch(x, i)) && all;
+    return all;
+}
+
+enum sn_step sn_collective_step(struct sn_exchange_run *x)
+{
+    if (!is_here(x))
+        return SN_STEP_WAITS;
+    if (x->e->port->failed || sn_engine_has_failed(x->e))
+        return SN_STEP_DONE;
+    switch ((enum phase)x->phase) {
+    case PHASE_LENGTHS:
+        if (!lengths_fit(x))
+            return SN_STEP_DONE;
+        cut_bodies(x);
+        return begin_chunks(x);
+    case PHASE_PARTS:
+        sum_chunk(x, x->at);
+        if (x->way != WAY_REDUCE)
+            return next_chunk(x);
+        x->phase = PHASE_SUMS;
+        return SN_STEP_MOVED;
+    case PHASE_SUMS:
+        begin_gather(x, x->at);
+        return next_chunk(x);
+    case PHASE_LAST:
+        break;
+    }
+    return SN_STEP_DONE;
+}
+
+static enum way way_of(const struct sn_transfer *t)
+{
+    assert(!t->sized || t->kind == SN_ALL_GATHER || t->kind == SN_ALL_TO_ALL);
     if (t->sized)
-        exchange_sized(&x);
-    else if (t->exchange && t->kind == SN_ALL_TO_ALL)
-        exchange_rows(&x);
-    else if (t->kind != SN_ALL_REDUCE)
-        exchange_blocks(&x);
-    else if (x.n * x.width <= SN_COLLECTIVE_SMALL)
-        all_reduce_small(&x);
+        return WAY_SIZED;
+    if (t->exchange && t->kind == SN_ALL_TO_ALL)
+        return WAY_ROWS;
+    if (t->kind != SN_ALL_REDUCE)
+        return WAY_BLOCKS;
+    return t->n * (int64_t)sn_dtype_size(t->dtype) <= SN_COLLECTIVE_SMALL ? WAY_SMALL : WAY_REDUCE;
+}
+
+/* How it is cut. */
+static void cut(struct sn_exchange_run *x)
+{
+    for (int m = 0; m < x->size && x->t->kind != SN_ALL_REDUCE; m++) { /* of the longest */
+        int64_t n = sn_transfer_block(x->t, m).n;
+        x->n = m == 0 || n > x->n ? n : x->n;
+    }
+    x->stride = x->way == WAY_SMALL ? SN_COLLECTIVE_SMALL : sn_collective_slice_bytes(x->size);
+    if (x->t->kind == SN_ALL_REDUCE)
+        x->chunk = sn_collective_chunk_bytes(x->size) / x->width;
+    else if (x->t->kind == SN_REDUCE_SCATTER)
+        x->chunk = x->stride / x->width;
     else
-        all_reduce_chunks(&x);
+        x->chunk = SN_COLLECTIVE_CHUNK / x->width;
+    x->chunks = (x->n + x->chunk - 1) / x->chunk;
+}
+
+void sn_collective_begin(struct sn_exchange_run *x, struct sn_engine *e, int slot)
+{
+    const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
+    const struct sn_engine_group *q = &e->group[t->group];
+    *x = (struct sn_exchange_run){.e = e,
+                                  .t = t,
+                                  .in = t->in ? t->in : t->out,
+                                  .out = t->out,
+                                  .slot = slot,
+                                  .lane = (int)sn_group_queue(t->group),
+                                  .size = q->size,
+                                  .index = q->index,
+                                  .width = (int64_t)sn_dtype_size(t->dtype),
+                                  .n = t->n,
+                                  .way = (int)way_of(t)};
+    cut(x);
+    if (x->way == WAY_SIZED) {
+        x->phase = PHASE_LENGTHS;
+        begin_lengths(x);
+        return;
+    }
+    if (x->way == WAY_BLOCKS)
+        keep_block(x);
+    else if (x->way == WAY_ROWS) {
+        keep_rows(x);
+        cut_rows(x);
+    }
+    (void)begin_chunks(x); /* of none, the first step says so */
 }

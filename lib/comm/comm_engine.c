@@ -54,15 +54,19 @@ static bool is_p2p(const struct sn_comm_op *op)
            (op->transfer.kind == SN_SEND || op->transfer.kind == SN_RECV);
 }
 
-/* Take what was posted: sends and receives begin, the rest waits for its turn. */
+/* Take what was posted: sends and receives begin, the rest waits for its turn. Who posts what is for
+ * this thread itself waits for it, so that there is one at most. */
 static void take_in(struct sn_engine *e)
 {
     for (int slot; (slot = sn_comm_queue_take(&e->queue)) >= 0;) {
+        const struct sn_comm_op *op = &e->queue.slot[slot].op;
         sn_watch_posted(e, slot);
-        if (is_p2p(&e->queue.slot[slot].op))
+        if (is_p2p(op))
             sn_p2p_begin(e, slot);
+        else if (op->kind == SN_COMM_TRANSFER)
+            sn_lanes_add(e, slot);
         else
-            e->pending[(e->first_pending + e->n_pending++) % SN_COMM_QUEUE_DEPTH] = slot;
+            e->order = slot;
     }
 }
 
@@ -118,6 +122,11 @@ void sn_engine_pause(struct sn_engine *e)
     }
     nap(e, e->idle < WARM ? HOT_NS : e->idle < COLD ? WARM_NS : COLD_NS);
     sn_watch_look(e);
+}
+
+bool sn_engine_is_complete(struct sn_engine *e, int batch)
+{
+    return sn_engine_has_failed(e) || e->port->failed || e->port->ops->test(e->port, batch);
 }
 
 bool sn_engine_complete(struct sn_engine *e, int batch)
@@ -192,15 +201,6 @@ static void gather(struct sn_engine *e, const struct gather_order *g, int64_t by
     (void)sn_engine_complete(e, SN_PORT_GATHER); /* a failure is the caller's to look at */
 }
 
-static void run_transfer(struct sn_engine *e, int slot)
-{
-    const struct sn_transfer *t = &e->queue.slot[slot].op.transfer;
-    if (sn_shm_takes(e, t))
-        sn_shm_run(e, t);
-    else
-        sn_collective_run(e, t);
-}
-
 static void stop(struct sn_engine *e)
 {
     while (e->n_flying && !sn_engine_has_failed(e))
@@ -214,9 +214,6 @@ static void run(struct sn_engine *e, int slot)
 {
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
     switch (op->kind) {
-    case SN_COMM_TRANSFER:
-        run_transfer(e, slot);
-        break;
     case SN_COMM_START:
         start(e, op->buf);
         break;
@@ -248,6 +245,7 @@ static void run(struct sn_engine *e, int slot)
     case SN_COMM_POLL:
         sn_engine_poll(e, op->buf);
         break;
+    case SN_COMM_TRANSFER:
     case SN_COMM_STOP:
         break;
     }
@@ -279,13 +277,17 @@ static void *communicate(void *arg)
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; otherwise each nap is 50 us longer */
     for (bool more = true; more;) {
         take_in(e);
-        if (e->n_pending) {
-            int slot = e->pending[e->first_pending];
-            e->first_pending = (e->first_pending + 1) % SN_COMM_QUEUE_DEPTH;
-            e->n_pending--;
-            more = carry_out(e, slot);
-        } else if (e->n_flying) {
+        if (sn_lanes_progress(e)) {
+            sn_comm_queue_heartbeat(&e->queue);
+            e->idle = 0;
+            (void)sn_p2p_progress(e);
+            sn_watch_look(e);
+        } else if (e->in_lanes || (e->n_flying && e->order < 0)) {
             sn_engine_pause(e);
+        } else if (e->order >= 0) {
+            int slot = e->order;
+            e->order = -1;
+            more = carry_out(e, slot);
         } else {
             e->idle = 0;
             sn_comm_queue_idle(&e->queue, IDLE_NS);
@@ -469,7 +471,8 @@ enum sn_status sn_engine_start(struct sn_engine *e, const char *name, sn_engine_
         .set_watch = engine_set_watch,
     };
     e->base.ops = &e->ops;
-    e->watch.current = -1;
+    e->watch.current = e->order = -1;
+    sn_lanes_init(e);
     int rc = sn_comm_queue_start(&e->queue, communicate, e);
     if (rc)
         return sn_fail(err, SN_ENOMEM, "%s: no communication thread: %s", name, strerror(rc));

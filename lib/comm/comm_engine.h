@@ -1,9 +1,12 @@
 /*
  * comm_engine.h - a communicator over a port: one communication thread that carries out what the
- * compute thread posts. Collectives run one after another in the order of posting; sends and
- * receives are under way from the moment this thread sees them, and progress whenever it waits.
+ * compute thread posts. Collectives are in lanes, one for each axis that has a queue
+ * (sn_group_queue): those of a lane run one after another in the order of posting, and lanes side by
+ * side. Sends and receives are under way from the moment this thread sees them. What is under way
+ * never blocks the thread: it is asked for a step, which does what can be done now.
  *
  *   comm_engine.c      the thread, requests, start-up operations
+ *   comm_lanes.c       whose turn it is
  *   comm_hosts.c       who shares a host, and memory there
  *   comm_groups.c      the groups of a grid, and who of them shares memory
  *   comm_collective.c  collectives by messages
@@ -36,13 +39,61 @@ struct sn_engine_group {
 
 /* Memory shared by the ranks of this host: one part each, by node rank. */
 struct sn_shm {
-    char **area; /* NULL: there is none */
+    char **area;        /* NULL: there is none */
+    int queues;         /* for so many there are slots */
+    atomic_bool is_off; /* tests compare transports */
+};
+
+/* A collective by messages under way; lengths in elements. */
+struct sn_exchange_run {
+    struct sn_engine *e;
+    const struct sn_transfer *t;
+    const char *in;
+    char *out;
+    int slot, lane; /* of the operation; its axis */
+    int size, index;
+    int64_t width;          /* bytes of an element */
+    int64_t n, chunk;       /* of what is cut: the buffer or a block */
+    int64_t chunks, stride; /* stride: bytes between parts in staging */
+    int64_t at;             /* chunk that is waited for */
+    int way, phase;         /* private to comm_collective.c */
+};
+
+/* A collective through shared memory under way; lengths in elements. */
+struct sn_shm_run {
+    struct sn_engine *e;
+    struct sn_engine_group *q;
+    const struct sn_transfer *t;
+    const char *in;
+    char *out;
+    int slot, lane; /* of the operation; its axis */
+    int64_t width;  /* bytes of an element */
+    int64_t at;     /* where the chunk begins in the buffer or in each block */
+    int64_t count;  /* its length, in the longest block */
+    int64_t length; /* of chunks */
+    int64_t n;      /* of the buffer or the longest block, of which known lengths leave less */
+    int64_t sent;   /* of the chunk, in blocks */
+    int phase;      /* private to comm_shm.c */
+};
+
+/* What a step of a collective has done; DONE also where the communicator has failed. */
+enum sn_step { SN_STEP_WAITS, SN_STEP_MOVED, SN_STEP_DONE };
+
+/* The collectives of an axis. */
+struct sn_comm_lane {
+    int waiting[SN_COMM_QUEUE_DEPTH]; /* slots of those that wait for their turn: a ring */
+    unsigned first, n;
+    int slot;       /* of the one under way; -1: none */
+    bool has_moved; /* since the watch has last looked */
+    bool by_shm;    /* which of these it is */
+    struct sn_exchange_run messages;
+    struct sn_shm_run shm;
+    int place; /* of its slots in the shared memory */
     struct {
         int group;      /* whose members have read this rank's slot, */
         uint64_t phase; /* when all of them have come to this phase */
     } user[SN_COLLECTIVE_SLOTS];
-    int awaited;        /* slot that may not be filled yet; -1: none is waited for */
-    atomic_bool is_off; /* tests compare transports */
+    int awaited; /* slot that may not be filled yet; -1: none is waited for */
 };
 
 enum { SN_HOST_NAME = 64 };
@@ -56,6 +107,7 @@ struct sn_engine_hosts {
     int *ranks, n_ranks;           /* those of this host, ascending */
     char *mapped;                  /* shared memory */
     size_t mapped_bytes;
+    int maps;      /* how often it was mapped: part of its name */
     bool has_name; /* its file: until all have mapped it */
 };
 
@@ -63,14 +115,14 @@ struct sn_engine_hosts {
 struct sn_engine_mark {
     uint64_t number; /* in its group */
     uint64_t record; /* in the flight recorder */
-    bool is_awaited; /* send or receive: the record says that somebody waits for it */
+    bool is_awaited; /* the record says that somebody waits for it */
     double moved;    /* seconds of sn_clock: when it was last seen to move */
 };
 
 struct sn_watch {
     struct sn_flight_recorder *recorder; /* NULL: none */
     int timeout_s;                       /* 0: never */
-    int current;                         /* slot of the collective under way; -1 if none, */
+    int current;                         /* slot of what blocks the thread (start-up); -1: none, */
     bool has_moved;                      /* which has moved since the last look */
     double next_look;                    /* seconds of sn_clock */
     struct sn_engine_mark mark[SN_COMM_QUEUE_DEPTH]; /* by slot */
@@ -87,8 +139,9 @@ struct sn_engine {
     struct sn_engine_hosts hosts;
     struct sn_shm shm;
     struct sn_watch watch;
-    int pending[SN_COMM_QUEUE_DEPTH]; /* slots of operations that wait for their turn: a ring */
-    unsigned first_pending, n_pending;
+    struct sn_comm_lane lane[SN_NAXES];
+    int in_lanes; /* collectives under way, or waiting for their turn */
+    int order;    /* slot of what is for this thread itself, when all collectives are done; -1 */
     int flying[SN_COMM_QUEUE_DEPTH]; /* slots of sends and receives under way */
     int n_flying;
     /* By slot: the receive of a sized block whose length is not here. */
@@ -129,6 +182,8 @@ void sn_engine_describe(struct sn_engine *e, int slot, char *text, size_t room);
 /* One look around between two looks at what is waited for: begin what was posted meanwhile, move
  * sends and receives, look at the clock; give the core away. */
 void sn_engine_pause(struct sn_engine *e);
+/* Is a batch of the port complete, or over because something has failed? */
+bool sn_engine_is_complete(struct sn_engine *e, int batch);
 /* Something moved: be quick for a while. */
 void sn_engine_moved(struct sn_engine *e);
 /* Until a batch of the port is complete; false if the communicator has failed. */
@@ -165,8 +220,8 @@ const char *sn_hosts_name(const struct sn_engine *e, int rank);
 int sn_hosts_seat(const struct sn_engine *e, int rank);
 /* Can the ranks of this host map memory together, and are there several? */
 bool sn_hosts_share(const struct sn_engine *e);
-/* Map zeroed memory of `bytes` for each rank of this host: shm.area, on pages of its own. Every
- * rank says when all have done it, or have failed: sn_hosts_mapped. */
+/* Map zeroed memory of `bytes` for each rank of this host: shm.area, on pages of its own, in place of
+ * what was mapped before. Every rank says when all have done it, or have failed: sn_hosts_mapped. */
 enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *err);
 void sn_hosts_mapped(struct sn_engine *e);
 void sn_hosts_fini(struct sn_engine *e);
@@ -174,16 +229,25 @@ void sn_hosts_fini(struct sn_engine *e);
 /* Make the groups of a grid; collective. */
 void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_err *verdict);
 
-/* A collective by messages, of n > 0 elements over at least two members, from begin to end; over
- * one only to say why a sized block is none. */
-void sn_collective_run(struct sn_engine *e, const struct sn_transfer *t);
+/* All lanes are empty; when the engine starts. */
+void sn_lanes_init(struct sn_engine *e);
+/* A collective waits for its turn. */
+void sn_lanes_add(struct sn_engine *e, int slot);
+/* A step of each lane; true if something moved. After a failure all are over. */
+bool sn_lanes_progress(struct sn_engine *e);
 
-/* True if all members use the shared memory for this. */
+/* A collective by messages, of n > 0 elements over at least two members; over one only to say why a
+ * sized block is none. Begun, and then asked for steps until it is done. */
+void sn_collective_begin(struct sn_exchange_run *x, struct sn_engine *e, int slot);
+enum sn_step sn_collective_step(struct sn_exchange_run *x);
+
+/* True if all members use the shared memory for this. The rest as above. */
 bool sn_shm_takes(const struct sn_engine *e, const struct sn_transfer *t);
-void sn_shm_run(struct sn_engine *e, const struct sn_transfer *t);
-/* While this rank's slot may not be filled: a rank that still reads it, in a collective of group
- * *q that this rank has left already. -1: none. */
-int sn_shm_holder(const struct sn_engine *e, enum sn_group *q);
+void sn_shm_begin(struct sn_shm_run *p, struct sn_engine *e, int slot);
+enum sn_step sn_shm_step(struct sn_shm_run *p);
+/* While this rank's slot of a lane may not be filled: a rank that still reads it, in a collective of
+ * group *q that this rank has left already. -1: none. */
+int sn_shm_holder(const struct sn_engine *e, const struct sn_comm_lane *l, enum sn_group *q);
 
 /* Is the length of rank's sized block one that a block of this operation can have? If not the
  * communicator has failed, with a sentence. */

@@ -23,7 +23,9 @@ static void make_group(struct sn_engine *e, enum sn_group q)
     }
 }
 
-static enum sn_status get_ready(struct sn_engine *e, const struct sn_grid *g, struct sn_err *err)
+/* *is_mapped: the shared memory is new, because this grid is the first that needs as much. */
+static enum sn_status get_ready(struct sn_engine *e, const struct sn_grid *g, bool *is_mapped,
+                                struct sn_err *err)
 {
     size_t host = (size_t)e->base.node_size;
     if (sn_grid_ranks(g) != e->base.size)
@@ -36,26 +38,36 @@ static enum sn_status get_ready(struct sn_engine *e, const struct sn_grid *g, st
     if (!e->seats || !e->shm.area)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for the groups of %zu ranks of a host",
                        e->ops.name, host);
-    if (!e->shm.area[0] && sn_hosts_share(e))
-        return sn_hosts_map(e, sn_collective_shm_bytes(e->base.size), err);
-    return SN_OK;
+    int queues = sn_grid_queues(g, SN_NAXES);
+    *is_mapped = sn_hosts_share(e) && queues > e->shm.queues;
+    if (!*is_mapped)
+        return SN_OK;
+    e->shm.queues = queues;
+    return sn_hosts_map(e, sn_collective_shm_bytes(queues), err);
+}
+
+static void make_lanes(struct sn_engine *e)
+{
+    for (int a = 0; a < SN_NAXES; a++) {
+        struct sn_comm_lane *l = &e->lane[a];
+        l->place = sn_grid_queues(&e->grid, (enum sn_axis)a);
+        for (int s = 0; s < SN_COLLECTIVE_SLOTS; s++)
+            l->user[s].phase = 0;
+    }
 }
 
 /* After an earlier grid: nobody uses the shared memory now. */
 static void clear_shm(struct sn_engine *e)
 {
     memset(e->shm.area[e->base.node_rank], 0, SN_COLLECTIVE_HEAD);
-    for (int s = 0; s < SN_COLLECTIVE_SLOTS; s++)
-        e->shm.user[s].phase = 0;
-    e->shm.awaited = -1;
     e->port->ops->barrier(e->port);             /* before anybody raises a phase */
     (void)sn_engine_complete(e, SN_PORT_WORLD); /* the caller looks for a failure */
 }
 
 void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_err *verdict)
 {
-    bool is_first = !e->seats;
-    verdict->status = get_ready(e, g, verdict);
+    bool is_mapped = false;
+    verdict->status = get_ready(e, g, &is_mapped, verdict);
     sn_engine_agree(e, verdict);
     sn_hosts_mapped(e);
     if (verdict->status != SN_OK || e->port->failed || sn_engine_has_failed(e))
@@ -63,8 +75,7 @@ void sn_engine_set_grid(struct sn_engine *e, const struct sn_grid *g, struct sn_
     e->grid = *g;
     for (int q = 0; q < SN_NGROUPS; q++)
         make_group(e, (enum sn_group)q);
-    if (is_first)
-        e->shm.awaited = -1;
-    else if (e->shm.area[0])
+    make_lanes(e);
+    if (!is_mapped && e->shm.area[0])
         clear_shm(e);
 }

@@ -54,10 +54,10 @@ static bool may_cause(const struct sn_flight_view *next, const struct sn_flight_
     return !next->is_here || !v->is_here || sn_flight_last_time(next) <= sn_flight_last_time(v);
 }
 
-/* Is a rank still in a collective that `v` has left? */
-static bool is_late(const struct sn_flight_view *late, const struct sn_flight_view *v)
+/* Is a rank still in a collective of a queue that `v` has left? */
+static bool is_late(const struct sn_flight_view *late, const struct sn_flight_view *v, int queue)
 {
-    const struct sn_flight_event *w = sn_flight_waits_in(late);
+    const struct sn_flight_event *w = sn_flight_waits_in(late, queue);
     if (!w || w->peer >= 0)
         return false;
     const struct sn_flight_event *same = sn_flight_collective(v, w->group, w->number);
@@ -66,7 +66,7 @@ static bool is_late(const struct sn_flight_view *late, const struct sn_flight_vi
 
 /* All members have come to what `v` is in, yet it does not move: on one host, a rank that still
  * reads v's slot of the shared memory keeps it from being filled. */
-static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v)
+static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v, int queue)
 {
     struct sn_flight_view next;
     if (!e->group[SN_GROUP_WORLD].on_host)
@@ -74,7 +74,7 @@ static int step_to_holder(const struct sn_engine *e, struct sn_flight_view *v)
     for (int rank = 0; rank < e->base.size; rank++) {
         if (rank == v->rank ||
             sn_flight_read(&next, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK ||
-            !may_cause(&next, v) || !is_late(&next, v))
+            !may_cause(&next, v) || !is_late(&next, v, queue))
             continue;
         *v = next;
         return rank;
@@ -160,12 +160,14 @@ static int step_to_held_up(const struct sn_engine *e, struct sn_flight_view *v, 
     return -1;
 }
 
-/* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. */
-static int step_to_cause(struct sn_engine *e, struct sn_flight_view *v)
+/* The rank that `v` waits for; -1: for none that is known. Overwrites *v with its record. *queue: that
+ * in which others wait for v, and then for that rank, or SN_FLIGHT_ANY: until it posts something. */
+static int step_to_cause(struct sn_engine *e, struct sn_flight_view *v, int *queue)
 {
-    const struct sn_flight_event *w = sn_flight_waits_in(v);
+    const struct sn_flight_event *w = sn_flight_waits_in(v, *queue);
     struct sn_flight_view next;
     const char *folder = sn_flight_folder(e->watch.recorder);
+    *queue = SN_FLIGHT_ANY;
     if (!w || w->group >= SN_NGROUPS)
         return -1;
     if (w->peer >= 0) {
@@ -183,9 +185,10 @@ static int step_to_cause(struct sn_engine *e, struct sn_flight_view *v)
         *v = next;
         return rank;
     }
+    *queue = (int)sn_group_queue(q);
     int found = step_to_held_up(e, v, w->group, w->number);
     if (found < 0)
-        found = step_to_holder(e, v);
+        found = step_to_holder(e, v, *queue);
     return found >= 0 ? found : step_to_still(e, v, q);
 }
 
@@ -203,16 +206,16 @@ static bool is_waiting_well(struct sn_engine *e, const struct sn_flight_view *v,
                             int n_met)
 {
     struct sn_flight_view still;
-    if (!sn_flight_waits_in(v) || (v->is_here && !v->is_alive))
+    if (!sn_flight_waits_in(v, SN_FLIGHT_ANY) || (v->is_here && !v->is_alive))
         return false;
     return find_stopped(e, met, n_met, &still) != v->rank;
 }
 
 /* Who is behind may itself wait for somebody: name the end of that chain, if it is another rank.
  * Where the chain comes back to where it was, all in it wait, and who has no heartbeat is its
- * end. */
-static void accuse_cause(struct sn_engine *e, const struct sn_flight_view *first, char *text,
-                         size_t room)
+ * end. `queue`: in which it is waited for, or SN_FLIGHT_ANY. */
+static void accuse_cause(struct sn_engine *e, const struct sn_flight_view *first, int queue,
+                         char *text, size_t room)
 {
     enum { HOPS = 32 };
     int met[HOPS + 2] = {e->base.rank, first->rank}, n_met = 2;
@@ -221,7 +224,7 @@ static void accuse_cause(struct sn_engine *e, const struct sn_flight_view *first
     if (e->grid.size[0] < 1)
         return; /* no grid yet */
     bool is_victim = true, is_circle = false;
-    for (int i = 0; i < HOPS && step_to_cause(e, &v) >= 0; i++) {
+    for (int i = 0; i < HOPS && step_to_cause(e, &v, &queue) >= 0; i++) {
         if (!is_among(met, n_met, v.rank)) {
             met[n_met++] = v.rank;
             continue;
@@ -265,17 +268,17 @@ static void look_at(struct search *s, const struct sn_engine *e, int rank, enum 
 
 /* Nobody is behind, but somebody still reads what an earlier collective left in
  * this rank's slot. */
-static bool find_holder(struct sn_engine *e, char *text, size_t room)
+static bool find_holder(struct sn_engine *e, const struct sn_comm_lane *l, char *text, size_t room)
 {
     char what[64];
     enum sn_group q = SN_GROUP_WORLD;
-    int rank = sn_shm_holder(e, &q);
+    int rank = sn_shm_holder(e, l, &q);
     struct sn_flight_view v;
     if (rank < 0 || sn_flight_read(&v, sn_flight_folder(e->watch.recorder), rank, NULL) != SN_OK)
         return false;
     (void)snprintf(what, sizeof(what), "still reads an earlier %s collective", sn_group_name(q));
     accuse(e, &v, what, text, room);
-    accuse_cause(e, &v, text, room);
+    accuse_cause(e, &v, (int)sn_group_queue(q), text, room);
     return true;
 }
 
@@ -289,7 +292,7 @@ static bool find_held_up(struct sn_engine *e, enum sn_group q, uint64_t number, 
         step_to_held_up(e, &v, (int)q, number) < 0)
         return false;
     accuse(e, &v, "is still in an earlier one", text, room);
-    accuse_cause(e, &v, text, room);
+    accuse_cause(e, &v, (int)sn_group_queue(q), text, room);
     return true;
 }
 
@@ -318,8 +321,9 @@ static void find_behind(struct sn_engine *e, int slot, char *text, size_t room)
             look_at(&s, e, rank, q, number);
     }
     char what[64];
-    if (s.behind == 0 && (find_held_up(e, q, number, text, room) || find_holder(e, text, room) ||
-                          find_still(e, q, text, room)))
+    if (s.behind == 0 &&
+        (find_held_up(e, q, number, text, room) ||
+         find_holder(e, &e->lane[sn_group_queue(q)], text, room) || find_still(e, q, text, room)))
         return;
     if (s.behind == 0) {
         (void)snprintf(text, room, "all others%s have come to it: a network or a host is slow%s",
@@ -333,7 +337,7 @@ static void find_behind(struct sn_engine *e, int slot, char *text, size_t room)
     else
         (void)snprintf(what, sizeof(what), "has come to it");
     accuse(e, &s.worst, what, text, room);
-    accuse_cause(e, &s.worst, text, room);
+    accuse_cause(e, &s.worst, SN_FLIGHT_ANY, text, room);
     size_t n = strlen(text);
     if (s.behind > 1)
         (void)snprintf(text + n, room - n, "; %d more are behind", s.behind - 1);
@@ -359,7 +363,7 @@ static void find_peer(struct sn_engine *e, int slot, char *text, size_t room)
     char what[64];
     (void)snprintf(what, sizeof(what), posted ? "has a %s under way" : "has posted no %s", other);
     accuse(e, &v, what, text, room);
-    accuse_cause(e, &v, text, room);
+    accuse_cause(e, &v, SN_FLIGHT_ANY, text, room);
 }
 
 /* Without records: root of a gather knows from whom nothing has come, the others that root lets

@@ -175,13 +175,20 @@ int sn_hosts_seat(const struct sn_engine *e, int rank)
 static void shm_name(const struct sn_engine *e, char *name, size_t room)
 {
     const struct sn_host_table *t = e->hosts.table;
-    (void)snprintf(name, room, "/sennit-%016llx-%d", (unsigned long long)t->nonce,
-                   (int)t->first[e->port->process]);
+    (void)snprintf(name, room, "/sennit-%016llx-%d-%d", (unsigned long long)t->nonce,
+                   (int)t->first[e->port->process], e->hosts.maps);
 }
 
 bool sn_hosts_share(const struct sn_engine *e)
 {
     return e->hosts.n_ranks > 1 && e->hosts.table->first[e->port->process] >= 0;
+}
+
+static void unmap(struct sn_engine_hosts *h)
+{
+    if (h->mapped)
+        (void)munmap(h->mapped, h->mapped_bytes);
+    h->mapped = NULL;
 }
 
 /* The pages of this rank's part, from the memory that is near it. Returns an errno. */
@@ -202,6 +209,9 @@ enum sn_status sn_hosts_map(struct sn_engine *e, int64_t bytes, struct sn_err *e
     char name[64];
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t each = ((size_t)bytes + page - 1) / page * page, whole = each * (size_t)h->n_ranks;
+    unmap(h);
+    e->shm.area[0] = NULL;
+    h->maps++; /* some may not have forgotten the name yet */
     shm_name(e, name, sizeof(name));
     int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     h->has_name = fd >= 0;
@@ -236,8 +246,7 @@ void sn_hosts_mapped(struct sn_engine *e)
 void sn_hosts_fini(struct sn_engine *e)
 {
     struct sn_engine_hosts *h = &e->hosts;
-    if (h->mapped)
-        (void)munmap(h->mapped, h->mapped_bytes);
+    unmap(h);
     sn_free(h->table);
     sn_free(h->place);
     sn_free(h->ranks);

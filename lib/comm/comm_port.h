@@ -17,12 +17,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Messages that are waited for together. Collectives use the first batches, with room for twice
- * the other ranks in each; every operation of the queue has one more, with room for a few. */
+/* Messages that are waited for together. Collectives of each axis use some of the first batches, with
+ * room for twice the other ranks in each; every operation of the queue has one more, with room for a
+ * few. */
 enum {
-    SN_PORT_SCATTER = 0,
+    SN_PORT_SCATTER = 0, /* + SN_PORT_LANE x axis */
     SN_PORT_GATHER = SN_COLLECTIVE_SLOTS,
-    SN_PORT_WORLD = 2 * SN_COLLECTIVE_SLOTS, /* the port's own collectives: one at a time */
+    SN_PORT_LANE = 2 * SN_COLLECTIVE_SLOTS,
+    SN_PORT_WORLD = SN_PORT_LANE * SN_NAXES, /* the port's own collectives: one at a time */
     SN_PORT_P2P,                             /* + slot of the queue */
     SN_PORT_BATCHES = SN_PORT_P2P + SN_COMM_QUEUE_DEPTH,
     SN_PORT_P2P_PIECES = 17,          /* messages of one such batch: a length and 16 pieces */

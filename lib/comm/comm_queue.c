@@ -201,6 +201,12 @@ bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot)
     return what == SN_COMM_ANY || (what != 0 && (int)(what % SN_COMM_QUEUE_DEPTH) == slot);
 }
 
+int sn_comm_queue_awaited(const struct sn_comm_queue *q)
+{
+    uint64_t what = atomic_load(&q->awaited);
+    return what == 0 || what == SN_COMM_ANY ? -1 : (int)(what % SN_COMM_QUEUE_DEPTH);
+}
+
 void sn_comm_queue_idle(struct sn_comm_queue *q, int64_t ns)
 {
     for (int i = 0; i < SPINS; i++)

@@ -86,6 +86,8 @@ void sn_comm_queue_done(struct sn_comm_queue *q, int slot);
 /* Consumer: does the producer wait, for anything; for this operation. */
 bool sn_comm_queue_is_awaited(const struct sn_comm_queue *q);
 bool sn_comm_queue_awaits(const struct sn_comm_queue *q, int slot);
+/* Consumer: the slot of the one operation that the producer waits for; -1: none, or for several. */
+int sn_comm_queue_awaited(const struct sn_comm_queue *q);
 /* Consumer: "I am not stuck"; whenever it looks around. */
 static inline void sn_comm_queue_heartbeat(struct sn_comm_queue *q)
 {

@@ -73,7 +73,7 @@ void sn_watch_posted(struct sn_engine *e, int slot)
 void sn_watch_begun(struct sn_engine *e, int slot)
 {
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
-    if (!sn_watch_is_p2p(op))
+    if (op->kind != SN_COMM_TRANSFER)
         e->watch.current = kind_name(op) ? slot : -1;
     if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
         op->transfer.times->begin = sn_clock();
@@ -105,19 +105,70 @@ static void report(struct sn_engine *e, int slot)
     atomic_store(&e->failed, true);
 }
 
+static void mark_awaited(struct sn_engine *e, int slot)
+{
+    struct sn_engine_mark *m = &e->watch.mark[slot];
+    if (e->watch.recorder && m->record && !m->is_awaited)
+        sn_flight_mark(e->watch.recorder, m->record, SN_FLIGHT_AWAITED);
+    m->is_awaited = true;
+}
+
+static bool is_late(const struct sn_engine *e, int slot, double now)
+{
+    return e->watch.timeout_s && now - e->watch.mark[slot].moved > e->watch.timeout_s;
+}
+
 /* A send or receive under way: has somebody begun to wait for it, and for how long? */
 static bool has_waited(struct sn_engine *e, int slot, double now)
 {
-    struct sn_watch *w = &e->watch;
-    struct sn_engine_mark *m = &w->mark[slot];
     if (!sn_comm_queue_awaits(&e->queue, slot)) {
-        m->moved = now;
+        e->watch.mark[slot].moved = now;
         return false;
     }
-    if (w->recorder && m->record && !m->is_awaited)
-        sn_flight_mark(w->recorder, m->record, SN_FLIGHT_AWAITED);
-    m->is_awaited = true;
-    return w->timeout_s && now - m->moved > w->timeout_s;
+    mark_awaited(e, slot);
+    return is_late(e, slot, now);
+}
+
+/* Does somebody wait for what is under way in a lane, or for one behind it? Not where all is waited
+ * for: then no lane is meant. */
+static bool is_lane_awaited(const struct sn_engine *e, const struct sn_comm_lane *l)
+{
+    int slot = sn_comm_queue_awaited(&e->queue);
+    const struct sn_comm_op *op = slot < 0 ? NULL : &e->queue.slot[slot].op;
+    return op && op->kind == SN_COMM_TRANSFER && !sn_watch_is_p2p(op) &&
+           &e->lane[sn_group_queue(op->transfer.group)] == l;
+}
+
+/* The collective that has not moved for too long, before others one that is waited for; -1: none. */
+static int late_in_lanes(struct sn_engine *e, double now)
+{
+    int late = -1;
+    for (int a = 0; a < SN_NAXES; a++) {
+        const struct sn_comm_lane *l = &e->lane[a];
+        if (l->slot < 0)
+            continue;
+        bool is_awaited = is_lane_awaited(e, l);
+        if (is_awaited)
+            mark_awaited(e, l->slot);
+        if (is_late(e, l->slot, now) && (late < 0 || is_awaited))
+            late = l->slot;
+    }
+    return late;
+}
+
+/* Since the last look. */
+static void note_moves(struct sn_engine *e, double now)
+{
+    struct sn_watch *w = &e->watch;
+    if (w->has_moved && w->current >= 0)
+        w->mark[w->current].moved = now;
+    w->has_moved = false;
+    for (int a = 0; a < SN_NAXES; a++) {
+        struct sn_comm_lane *l = &e->lane[a];
+        if (l->has_moved && l->slot >= 0)
+            w->mark[l->slot].moved = now;
+        l->has_moved = false;
+    }
 }
 
 void sn_watch_look(struct sn_engine *e)
@@ -126,17 +177,13 @@ void sn_watch_look(struct sn_engine *e)
     if ((!w->timeout_s && !w->recorder) || sn_engine_has_failed(e))
         return;
     double now = sn_clock();
-    if (w->has_moved && w->current >= 0)
-        w->mark[w->current].moved = now;
-    w->has_moved = false;
+    note_moves(e, now);
     if (now < w->next_look)
         return;
     w->next_look = now + SN_WATCH_PERIOD_S;
     if (w->recorder)
         sn_flight_heartbeat(w->recorder);
-    int late = -1;
-    if (w->timeout_s && w->current >= 0 && now - w->mark[w->current].moved > w->timeout_s)
-        late = w->current;
+    int late = w->current >= 0 && is_late(e, w->current, now) ? w->current : late_in_lanes(e, now);
     for (int i = 0; i < e->n_flying; i++)
         if (has_waited(e, e->flying[i], now) && late < 0)
             late = e->flying[i];

@@ -188,21 +188,50 @@ enum sn_status sn_flight_read(struct sn_flight_view *out, const char *folder, in
     return SN_OK;
 }
 
-const struct sn_flight_event *sn_flight_waits_in(const struct sn_flight_view *v)
+/* A collective that it is in. */
+static bool is_in(const struct sn_flight_event *e)
+{
+    return e->peer < 0 && (e->state == SN_FLIGHT_BEGUN || e->state == SN_FLIGHT_AWAITED);
+}
+
+static bool is_of_queue(const struct sn_flight_event *e, int queue)
+{
+    return e->group >= 0 && e->group < SN_NGROUPS &&
+           (int)sn_group_queue((enum sn_group)e->group) == queue;
+}
+
+/* The one that it is in of a queue; NULL: of none. */
+static const struct sn_flight_event *in_queue(const struct sn_flight_view *v, int queue)
 {
     for (int i = 0; i < v->n; i++)
-        if (v->event[i].peer < 0 && v->event[i].state == SN_FLIGHT_BEGUN)
+        if (is_in(&v->event[i]) && is_of_queue(&v->event[i], queue))
             return &v->event[i];
+    return NULL;
+}
+
+/* What computing stands for. */
+static const struct sn_flight_event *awaited(const struct sn_flight_view *v)
+{
     const struct sn_flight_event *send = NULL;
     for (int i = 0; i < v->n; i++) {
         const struct sn_flight_event *e = &v->event[i];
-        if (e->peer < 0 || e->state != SN_FLIGHT_AWAITED)
+        if (e->state != SN_FLIGHT_AWAITED)
             continue;
-        if (strcmp(e->kind, sn_collective_name(SN_RECV)) == 0)
+        if (e->peer < 0 || strcmp(e->kind, sn_collective_name(SN_RECV)) == 0)
             return e;
         send = send ? send : e; /* its peer does not take it, or the network does not */
     }
     return send;
+}
+
+const struct sn_flight_event *sn_flight_waits_in(const struct sn_flight_view *v, int queue)
+{
+    const struct sn_flight_event *found = in_queue(v, queue);
+    if (!found)
+        found = awaited(v);
+    for (int i = 0; i < v->n && !found; i++)
+        found = is_in(&v->event[i]) ? &v->event[i] : NULL;
+    return found;
 }
 
 const struct sn_flight_event *sn_flight_collective(const struct sn_flight_view *v, int group,
@@ -217,8 +246,8 @@ const struct sn_flight_event *sn_flight_collective(const struct sn_flight_view *
 bool sn_flight_is_held_up(const struct sn_flight_view *v, int group, uint64_t number)
 {
     const struct sn_flight_event *e = sn_flight_collective(v, group, number);
-    const struct sn_flight_event *w = sn_flight_waits_in(v);
-    return e && e->state == SN_FLIGHT_POSTED && w && w->peer < 0;
+    return e && e->state == SN_FLIGHT_POSTED && group < SN_NGROUPS &&
+           in_queue(v, (int)sn_group_queue((enum sn_group)group));
 }
 
 double sn_flight_last_time(const struct sn_flight_view *v)

@@ -20,7 +20,7 @@ enum sn_flight_state {
     SN_FLIGHT_POSTED = 1,
     SN_FLIGHT_BEGUN,
     SN_FLIGHT_DONE,
-    SN_FLIGHT_AWAITED /* a send or receive under way for which the rank waits */
+    SN_FLIGHT_AWAITED /* what is under way, and the rank waits for it or for what stands behind it */
 };
 
 struct sn_flight_event {
@@ -74,13 +74,16 @@ void sn_flight_give_up(struct sn_flight_recorder *r);
 /* What a rank wrote, of a folder as sn_flight_folder gives it. SN_EIO: no such file, or no flight recorder. */
 enum sn_status sn_flight_read(struct sn_flight_view *out, const char *folder, int rank,
                               struct sn_err *err);
-/* What the rank waits for: the collective that it is in, or the oldest receive that it awaits, or
- * the oldest such send; NULL: nothing. */
-const struct sn_flight_event *sn_flight_waits_in(const struct sn_flight_view *v);
+enum { SN_FLIGHT_ANY = -1 };
+/* What the rank waits for: the collective that it is in, in the queue of an axis (sn_group_queue), if
+ * others are known to wait for it there. Else, and of SN_FLIGHT_ANY: what its computing awaits: a
+ * collective, or the oldest receive, or the oldest send; or else the oldest collective that it is
+ * in. NULL: nothing. */
+const struct sn_flight_event *sn_flight_waits_in(const struct sn_flight_view *v, int queue);
 /* A collective of a group, as the rank has it; NULL: it has not posted it, or long ago. */
 const struct sn_flight_event *sn_flight_collective(const struct sn_flight_view *v, int group,
                                                    uint64_t number);
-/* Has it posted that collective and waits in another one that stands before it in its queue? */
+/* Has it posted that collective and is in another one that stands before it in its queue? */
 bool sn_flight_is_held_up(const struct sn_flight_view *v, int group, uint64_t number);
 /* Of the last change of a state; 0: none. */
 double sn_flight_last_time(const struct sn_flight_view *v);

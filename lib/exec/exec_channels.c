@@ -322,7 +322,7 @@ static enum sn_status enqueue(struct sn_exec *x, const struct sn_op *op,
     bool is_pair = sn_op_is_transfer(op), is_list = t->exchange || op->kind == SN_OP_SHIFT;
     enum pair k = is_pair ? pair_of(x->job, op) : TO_NEXT;
     int channel = is_pair ? PAIR_CHANNEL + (int)k : (int)op->group;
-    int stream = is_pair ? SN_STREAM_PAIR + (int)k : SN_STREAM_AXIS + (int)sn_group_axis(op->group);
+    int stream = is_pair ? SN_STREAM_PAIR + (int)k : SN_STREAM_AXIS + (int)sn_group_queue(op->group);
     struct sn_device_transfer d = {.kind = (enum sn_device_collective)t->kind,
                                    .dtype = t->dtype,
                                    .n = t->n,
@@ -368,7 +368,7 @@ enum sn_status sn_channel_post(struct sn_exec *x, const struct sn_program *p,
     struct sn_exec_device *v = x->device;
     struct sn_transfer t = sn_exec_transfer(x, p, op, at);
     int place = sn_exec_request_place(x, op, op->id, at->slot);
-    bool eager = v->eager[sn_group_axis(op->group)], skips = false;
+    bool eager = v->eager[sn_device_axis(op->group)], skips = false;
     if (op->kind == SN_OP_EXCHANGE)
         return post_rows(x, p, op, at, &t, err);
     /* Lengths would have to come to the host and back, in the midst of a graph. */

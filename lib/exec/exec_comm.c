@@ -26,15 +26,17 @@ struct sn_transfer sn_exec_transfer(const struct sn_exec *x, const struct sn_pro
 {
     struct sn_mat in = sn_exec_resolve(x, p, &op->in[SN_MOVE_FROM], at),
                   out = sn_exec_resolve(x, p, &op->out[SN_MOVE_TO], at);
-    struct sn_transfer t = {.group = op->group,
-                            .dtype = in.p ? in.dtype : out.dtype,
-                            .in = in.p,
-                            .out = out.p,
-                            .add = sn_exec_acc(op->acc[SN_MOVE_TO], at) == SN_ADD,
-                            .peer = op->peer,
-                            .tag = op->tag,
-                            .staging = sn_exec_here(x, sn_buffer_address(p, x->job->staging, 0, 0)),
-                            .label = op->label};
+    struct sn_transfer t = {
+        .group = op->group,
+        .dtype = in.p ? in.dtype : out.dtype,
+        .in = in.p,
+        .out = out.p,
+        .add = sn_exec_acc(op->acc[SN_MOVE_TO], at) == SN_ADD,
+        .peer = op->peer,
+        .tag = op->tag,
+        .staging = (char *)sn_exec_here(x, sn_buffer_address(p, x->job->staging, 0, 0)) +
+                   sn_job_staging_at(x->job, op->group),
+        .label = op->label};
     (void)sn_op_collective(op, &t.kind, &t.n);
     if (op->is_coded) { /* one byte an element: what the streams use of their room */
         int64_t room = op->kind == SN_OP_RECV ? out.rows * out.cols : in.rows * in.cols;
@@ -207,6 +209,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
                               .out = words,
                               .staging = sn_exec_address(x, &x->job->train, x->job->staging),
                               .label = "step_end"};
+    SN_TRY(x->comm->ops->drain(x->comm, err)); /* what is under way on other axes */
     sn_request t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
     if (words != s->agree)

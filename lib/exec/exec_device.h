@@ -31,7 +31,7 @@
 #include "lib/exec/exec_inner.h"
 
 /* Streams of a device. COMPUTE is the program's; its collectives and rings are on that of the axis
- * that they are billed to, its transfers on that of a pipeline neighbour, each way on its own,
+ * in whose queue they are (sn_group_queue), its transfers on that of a pipeline neighbour, each way on its own,
  * because one that waits for its peer must hold up nothing else. */
 enum {
     SN_STREAM_AXIS = SN_STREAM_COMPUTE + 1,
@@ -40,6 +40,12 @@ enum {
     SN_STREAM_COPY = SN_STREAM_END /* of the state to the mirror: the steps do not wait for it */
 };
 _Static_assert((int)SN_STREAM_COPY < (int)SN_DEVICE_STREAMS, "a device has fewer streams");
+/* Of a group's communications: in whose queue they are; of those between pipeline neighbours, which
+ * are in none, the axis itself. */
+static inline enum sn_axis sn_device_axis(enum sn_group q)
+{
+    return q == SN_GROUP_PIPELINE ? SN_AXIS_PIPELINE : sn_group_queue(q);
+}
 /* Events: "the operations are here" for each stream, then "it is done" for each posted place. */
 enum { SN_EVENT_DONE = SN_DEVICE_STREAMS };
 
@@ -81,7 +87,7 @@ struct sn_exec_device {
     int cuts;               /* of a whole run of the train program */
     void **graph;           /* by cut: what is enqueued before it; NULL: nothing */
     bool uses[SN_DEVICE_STREAMS]; /* streams that COMPUTE has not waited for yet */
-    bool eager[SN_NAXES];         /* in this program: what goes over the axis is in no graph */
+    bool eager[SN_NAXES];         /* by sn_device_axis, in this program: it is in no graph */
 
     const struct sn_program *program;  /* walked now */
     int micro;                         /* micro-batch of the segment that is walked now */

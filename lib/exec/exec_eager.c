@@ -30,7 +30,7 @@ static bool goes_through_channels(const struct sn_exec *x, const struct sn_op *o
 static bool is_eager(const struct sn_exec *x, const struct sn_op *op)
 {
     return (goes_through_channels(x, op) || op->kind == SN_OP_WAIT) &&
-           x->device->eager[sn_group_axis(op->group)];
+           x->device->eager[sn_device_axis(op->group)];
 }
 
 /* Does the WAIT for operation i come before the next cut, and before the end of the segment? */
@@ -56,7 +56,7 @@ static bool make_one_eager(const struct sn_exec *x, const struct sn_program *p)
             if (!goes_through_channels(x, op) || is_eager(x, op) ||
                 (op->kind != SN_OP_EXCHANGE && is_waited_for(x, p, i, end)))
                 continue;
-            x->device->eager[sn_group_axis(op->group)] = true;
+            x->device->eager[sn_device_axis(op->group)] = true;
             return true;
         }
     }

@@ -50,9 +50,9 @@ const char *sn_collective_name(enum sn_collective k)
     return name[k];
 }
 
-int64_t sn_collective_shm_bytes(int ranks)
+int64_t sn_collective_shm_bytes(int queues)
 {
-    return ranks > 1 ? SN_COLLECTIVE_LINE + SN_COLLECTIVE_HEAD +
-                           SN_COLLECTIVE_SLOTS * (int64_t)SN_COLLECTIVE_CHUNK
-                     : 0;
+    return queues > 0 ? SN_COLLECTIVE_LINE + SN_COLLECTIVE_HEAD +
+                            queues * SN_COLLECTIVE_SLOTS * (int64_t)SN_COLLECTIVE_CHUNK
+                      : 0;
 }

@@ -85,11 +85,11 @@ static inline int64_t sn_collective_sized(int64_t length)
 int64_t sn_collective_total(enum sn_collective k, int64_t n, enum sn_dtype dtype, int size);
 /* Planned staging memory of posted operations of a group of this size (0 for size 1); independent
  * of n (chunked): about 2 MiB up to 64 ranks, 32 KiB a rank beyond. A rank plans the largest over
- * its groups, once. */
+ * the groups of a queue (sn_group_queue), once for each queue. */
 int64_t sn_collective_staging(int size);
 /* Planned bytes of a rank's part of the shared memory of its host, through which groups that
- * lie on one host communicate; 0 for a job of one rank. Mapped by the communicator, counted in the
- * plan's `comm`. */
-int64_t sn_collective_shm_bytes(int ranks);
+ * lie on one host communicate, with slots for each of so many queues (sn_grid_queues); 0 for a job
+ * of one rank, which has none. Mapped by the communicator, counted in the plan's `comm`. */
+int64_t sn_collective_shm_bytes(int queues);
 
 #endif

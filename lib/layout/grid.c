@@ -162,6 +162,21 @@ enum sn_axis sn_group_axis(enum sn_group q)
     return groups[q].axis;
 }
 
+enum sn_axis sn_group_queue(enum sn_group q)
+{
+    return axes[groups[q].axis].is_of_step ? SN_AXIS_DATA : groups[q].axis;
+}
+
+/* Ranks differ in the tied group alone, which is in a queue with all ranks'. */
+int sn_grid_queues(const struct sn_grid *g, enum sn_axis before)
+{
+    unsigned has = 0;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (sn_group_queue((enum sn_group)q) < before && sn_group_size(g, 0, (enum sn_group)q) > 1)
+            has |= 1u << sn_group_queue((enum sn_group)q);
+    return __builtin_popcount(has);
+}
+
 const char *sn_group_name(enum sn_group q)
 {
     return groups[q].name;

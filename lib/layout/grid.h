@@ -19,6 +19,7 @@ struct sn_axis_row {
     const char *heading; /* of the grid, over a narrow column */
     int told;            /* its number among those that people are told of, the grid's first */
     bool is_even;        /* its ranks do the same work at the same time: a proof needs but two */
+    bool is_of_step;     /* its collectives are few, at the end of a step: in data's queue */
     const char *colour;  /* of its communication in pictures, */
     const char *dark;    /* and on dark paper; NULL: the same */
 };
@@ -30,12 +31,13 @@ struct sn_axis_row {
     ROW(TENSOR,   tensor,   .heading = "tens", .told = 1, .is_even = true, .colour = "#d64550")    \
     ROW(CONTEXT,  context,  .heading = "cont", .told = 2, .is_even = true, .colour = "#c9781f")    \
     ROW(DATA,     data,     .heading = "data", .told = 0, .is_even = true, .colour = "#cc4f9a")    \
-    ROW(PIPELINE, pipeline, .heading = "pipe", .told = 3, .colour = "#8492a0", .dark = "#66737f")
+    ROW(PIPELINE, pipeline, .heading = "pipe", .told = 3, .colour = "#8492a0", .dark = "#66737f",  \
+        .is_of_step = true)
 /* Expert is carved out of the others; world is all ranks. */
 #define SN_AXES(ROW)                                                                               \
     SN_GRID_AXES(ROW)                                                                              \
     ROW(EXPERT,   expert,   .told = 4, .colour = "#8f6a3c")                                        \
-    ROW(WORLD,    world,    .told = 5, .colour = "#3f4b57", .dark = "#a9b4be")
+    ROW(WORLD,    world,    .told = 5, .colour = "#3f4b57", .dark = "#a9b4be", .is_of_step = true)
 /* clang-format on */
 
 #define SN_AXIS_ID(ID, ...) SN_AXIS_##ID,
@@ -107,6 +109,12 @@ int sn_group_member(const struct sn_grid *g, int rank, enum sn_group q, int i);
 int sn_group_axes(enum sn_group q, const enum sn_axis **axes);
 /* The axis that a group's traffic is billed to: itself, or data, tensor, pipeline, expert. */
 enum sn_axis sn_group_axis(enum sn_group q);
+/* Collectives of a rank run one after another in the queue of an axis, and beside those of the queues
+ * of other axes. The axis whose queue a group's are in: that which it is billed to, or data. */
+enum sn_axis sn_group_queue(enum sn_group q);
+/* How many of the axes before this one (SN_NAXES: of all) have groups of several ranks in their
+ * queue. If there are several ranks data's has. */
+int sn_grid_queues(const struct sn_grid *g, enum sn_axis before);
 const char *sn_group_name(enum sn_group q); /* "tensor", "data x context", "kv copies", ... */
 /* Do members do the same work at the same time? Those that differ on even axes. */
 bool sn_group_is_even(enum sn_group q);

@@ -306,7 +306,7 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     if (j->ops) /* shards and their places are the same on all backends */
         j->head_block =
             head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
-    j->shm_bytes = sn_collective_shm_bytes(sn_grid_ranks(&j->grid));
+    j->shm_bytes = sn_collective_shm_bytes(sn_grid_queues(&j->grid, SN_NAXES));
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);
     name_program(j, &j->generate, "generate", 1);

@@ -369,6 +369,9 @@ enum sn_status sn_job_create_shards(struct sn_job **out, const struct sn_job_env
                                     struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 
+/* Where in the staging buffer collectives of a group have theirs, which all of a queue share. */
+int64_t sn_job_staging_at(const struct sn_job *j, enum sn_group q);
+
 /* The number of the k-th shard of a bucket, in order of offset. */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The first element of a bucket's divided arrays that this rank holds. */

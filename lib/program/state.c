@@ -57,14 +57,33 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
         b->feedback = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "feedback", b->n);
 }
 
-static int64_t staging(const struct sn_job *j)
+/* What the queue of an axis needs. */
+static int64_t staging_of(const struct sn_job *j, enum sn_axis a)
 {
     int64_t most = 0;
     for (int q = 0; q < SN_NGROUPS; q++) {
         int64_t need = sn_collective_staging(j->group_size[q]);
-        most = need > most ? need : most;
+        most = sn_group_queue((enum sn_group)q) == a && need > most ? need : most;
     }
     return most;
+}
+
+/* Data's comes first: who communicates outside of programs has it. */
+int64_t sn_job_staging_at(const struct sn_job *j, enum sn_group q)
+{
+    enum sn_axis queue = sn_group_queue(q);
+    int64_t at = queue == SN_AXIS_DATA ? 0 : staging_of(j, SN_AXIS_DATA);
+    for (int a = 0; a < (int)queue && queue != SN_AXIS_DATA; a++)
+        at += a == SN_AXIS_DATA ? 0 : staging_of(j, (enum sn_axis)a);
+    return at;
+}
+
+static int64_t staging(const struct sn_job *j)
+{
+    int64_t bytes = 0;
+    for (int a = 0; a < SN_NAXES; a++)
+        bytes += staging_of(j, (enum sn_axis)a);
+    return bytes;
 }
 
 /* Behind the scalars, with which they go to a device and back. */

@@ -11,21 +11,34 @@
 
 enum { PAGE = 4096 };
 
+/* As program/state.c has it; *queues: how many are used. */
+static int64_t staging_of(const struct sn_net *net, int *queues)
+{
+    int64_t most[SN_NAXES] = {0}, bytes = 0;
+    *queues = 0;
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        int64_t need = sn_collective_staging(net->members[q]);
+        int64_t *of = &most[sn_group_queue((enum sn_group)q)];
+        *of = need > *of ? need : *of;
+    }
+    for (int a = 0; a < SN_NAXES; a++) {
+        bytes += most[a];
+        *queues += most[a] > 0;
+    }
+    return bytes;
+}
+
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros)
 {
     int64_t rows = sn_config_tokens(&e->config) * micros;
-    int64_t staging = 0;
-    for (int q = 0; q < SN_NGROUPS; q++) {
-        int64_t need = sn_collective_staging(net->members[q]);
-        staging = need > staging ? need : staging;
-    }
+    int queues;
+    int64_t staging = staging_of(net, &queues);
     int64_t load = sn_expert_load_words(&e->config.model); /* program/state.c */
     int64_t experts =
         load ? sn_round_up(load * 4, 64) + sn_round_up((SN_NAGREE + load) * 8, 64) : 0;
     return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
            sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
-           sn_round_up(sn_round_up(staging, 64), PAGE) +
-           sn_collective_shm_bytes(net->members[SN_GROUP_WORLD]);
+           sn_round_up(sn_round_up(staging, 64), PAGE) + sn_collective_shm_bytes(queues);
 }
 
 /* Stage modules that hold both ends are alone; of several the first, the last and those between

@@ -13,10 +13,16 @@
 
 /* --- what is complete ------------------------------------------------------------------------- */
 
+enum sn_axis sn_world_queue_of(const struct sn_world_rank *r, int post)
+{
+    return sn_group_queue(r->trace->program->ops[r->trace->posts[post].op].group);
+}
+
 bool sn_world_is_done(const struct sn_world_rank *r, int post)
 {
     const struct sn_trace_post *p = &r->trace->posts[post];
-    return p->seq < (p->port < 0 ? r->collectives_done : r->ports[p->port].matched);
+    return p->seq <
+           (p->port < 0 ? r->queue[sn_world_queue_of(r, post)].done : r->ports[p->port].matched);
 }
 
 bool sn_world_may_pass(const struct sn_world_rank *r, int event, int *post)
@@ -46,36 +52,43 @@ static bool same_wire(const struct sn_trace_wire *a, const struct sn_trace_wire 
            strcmp(a->label, b->label) == 0;
 }
 
-/* The front of this rank's queue meets those of the other members. */
-static enum sn_status arrive(struct sn_world *w, int rank, struct sn_err *err)
+/* Those of the group have all come to the fronts of their queues. */
+static void pass(struct sn_world *w, int rank, enum sn_group q)
+{
+    for (int i = 0; i < sn_group_size(w->grid, rank, q); i++) {
+        int other = sn_group_member(w->grid, rank, q, i);
+        struct sn_world_rank *o = &w->rank[other];
+        struct sn_world_queue *k = &o->queue[sn_group_queue(q)];
+        k->arrived = false;
+        k->done++;
+        o->under_way--;
+        k->front = o->trace->posts[k->front].next;
+        wake(w, other);
+    }
+}
+
+/* The front of a queue of this rank meets those of the other members. */
+static enum sn_status arrive(struct sn_world *w, int rank, int queue, struct sn_err *err)
 {
     struct sn_world_rank *r = &w->rank[rank];
-    struct sn_trace_wire mine = sn_trace_wire(r->trace, r->front);
+    int front = r->queue[queue].front;
+    struct sn_trace_wire mine = sn_trace_wire(r->trace, front);
     int member0 = sn_group_member(w->grid, rank, mine.group, 0);
     struct sn_world_meeting *m =
         &w->meetings[(size_t)mine.group * (size_t)w->ranks + (size_t)member0];
-    r->arrived = true;
+    r->queue[queue].arrived = true;
     if (m->arrived++ == 0)
         m->first = rank;
     const struct sn_world_rank *f = &w->rank[m->first];
-    struct sn_trace_wire theirs = sn_trace_wire(f->trace, f->front);
-    if (!same_wire(&mine, &theirs) ||
-        r->trace->posts[r->front].micro != f->trace->posts[f->front].micro)
-        return sn_world_mismatch(w, (const int[]){m->first, rank},
-                                 (const int[]){f->front, r->front}, err);
-    int size = sn_group_size(w->grid, rank, mine.group);
-    if (m->arrived < size)
+    int first = f->queue[queue].front;
+    struct sn_trace_wire theirs = sn_trace_wire(f->trace, first);
+    if (!same_wire(&mine, &theirs) || r->trace->posts[front].micro != f->trace->posts[first].micro)
+        return sn_world_mismatch(w, (const int[]){m->first, rank}, (const int[]){first, front},
+                                 err);
+    if (m->arrived < sn_group_size(w->grid, rank, mine.group))
         return SN_OK;
     m->arrived = 0;
-    for (int i = 0; i < size; i++) {
-        int other = sn_group_member(w->grid, rank, mine.group, i);
-        struct sn_world_rank *o = &w->rank[other];
-        o->arrived = false;
-        o->collectives_done++;
-        o->under_way--;
-        o->front = o->trace->posts[o->front].next;
-        wake(w, other);
-    }
+    pass(w, rank, mine.group);
     return SN_OK;
 }
 
@@ -106,7 +119,7 @@ static enum sn_status match(struct sn_world *w, int rank, int port, struct sn_er
     return SN_OK;
 }
 
-/* Compute goes as far as it can; then the queue. */
+/* Compute goes as far as it can; then the queues. */
 static enum sn_status go_on(struct sn_world *w, int rank, struct sn_err *err)
 {
     struct sn_world_rank *r = &w->rank[rank];
@@ -119,14 +132,15 @@ static enum sn_status go_on(struct sn_world *w, int rank, struct sn_err *err)
         r->under_way++;
         int port = r->trace->posts[event - 1].port;
         if (port < 0) {
-            r->collectives_posted++;
+            r->queue[sn_world_queue_of(r, event - 1)].posted++;
             continue;
         }
         r->ports[port].posted++;
         SN_TRY(match(w, rank, port, err));
     }
-    if (!r->arrived && r->collectives_done < r->collectives_posted)
-        SN_TRY(arrive(w, rank, err));
+    for (int q = 0; q < SN_NAXES; q++)
+        if (!r->queue[q].arrived && r->queue[q].done < r->queue[q].posted)
+            SN_TRY(arrive(w, rank, q, err));
     return SN_OK;
 }
 
@@ -193,9 +207,10 @@ static enum sn_status connect(struct sn_world *w, struct sn_err *err)
     for (int i = 0; i < w->ranks; i++) {
         const struct sn_trace *t = w->rank[i].trace;
         w->rank[i].ports = port;
-        w->rank[i].front = t->first_collective;
+        for (int q = 0; q < SN_NAXES; q++)
+            w->rank[i].queue[q].front = t->collectives[q].first;
         for (int q = 0; q < t->n_ports; q++, port++) {
-            port->next = t->ports[q].first;
+            port->next = t->ports[q].queue.first;
             port->peer = peer_rank(w, i, &t->ports[q]);
             port->peer_port = other_end(w, i, &t->ports[q], port->peer);
         }

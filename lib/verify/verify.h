@@ -2,8 +2,8 @@
  * verify.h - proof that compiled programs neither wait for ever nor use memory that is on its way.
  *
  * The programs of all ranks are played through without data. Every rank has a compute thread, which
- * runs its schedule as the executor does, and a queue of collectives, which run strictly one after
- * another; a send is complete when its receive has been posted, as in the strictest backend
+ * runs its schedule as the executor does, and a queue of collectives for each axis (sn_group_queue), in
+ * which they run strictly one after another, while queues know nothing of each other; a send is complete when its receive has been posted, as in the strictest backend
  * (rendezvous), and a post waits while SN_VERIFY_IN_FLIGHT operations are under way. Where ranks
  * agree on the end of a step, each waits first for all that it has posted, as devices do. The
  * outcome does not depend on which rank is faster: what may go on may do so whatever else happens.

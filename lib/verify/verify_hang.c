@@ -45,8 +45,8 @@ static int short_port(const struct sn_world *w, int rank)
     const struct sn_world_rank *r = &w->rank[rank];
     for (int q = 0; q < r->trace->n_ports; q++) {
         const struct sn_world_port *x = &r->ports[q];
-        int total = x->peer_port < 0 ? 0 : w->rank[x->peer].trace->ports[x->peer_port].total;
-        if (r->trace->ports[q].total > total)
+        int total = x->peer_port < 0 ? 0 : w->rank[x->peer].trace->ports[x->peer_port].queue.total;
+        if (r->trace->ports[q].queue.total > total)
             return q;
     }
     return -1;
@@ -56,24 +56,25 @@ static enum sn_status unmatched(const struct sn_world *w, int rank, int port, st
 {
     const struct sn_world_rank *r = &w->rank[rank];
     const struct sn_world_port *x = &r->ports[port];
-    int total = x->peer_port < 0 ? 0 : w->rank[x->peer].trace->ports[x->peer_port].total;
-    int post = r->trace->ports[port].first;
+    int total = x->peer_port < 0 ? 0 : w->rank[x->peer].trace->ports[x->peer_port].queue.total;
+    int post = r->trace->ports[port].queue.first;
     bool sends = r->trace->ports[port].sends;
     char what[LINK_BYTES];
     describe(w, rank, post, what);
     return sn_fail(err, SN_EFAIL, "%s: %s posts %s %d times %s %s, which posts its %s %d times",
-                   program_of(w), sn_rank_text(w->grid, rank).s, what, r->trace->ports[port].total,
-                   sends ? "to" : "from", sn_rank_text(w->grid, x->peer).s, sends ? "recv" : "send",
-                   total);
+                   program_of(w), sn_rank_text(w->grid, rank).s, what,
+                   r->trace->ports[port].queue.total, sends ? "to" : "from",
+                   sn_rank_text(w->grid, x->peer).s, sends ? "recv" : "send", total);
 }
 
 /* --- chains of waiting ranks ------------------------------------------------------------------ */
 
-/* A rank, and which of its two threads is waited for. */
+/* A rank, and what of it is waited for: its compute thread, or the queue of an axis. */
 struct at {
-    int rank; /* -1: nobody */
-    bool queue;
+    int rank;  /* -1: nobody */
+    int queue; /* COMPUTE, or an axis */
 };
+enum { COMPUTE = -1 };
 
 /* The first communication of a drain that is not complete. */
 static int first_open(const struct sn_world_rank *r)
@@ -81,7 +82,10 @@ static int first_open(const struct sn_world_rank *r)
     for (int q = 0; q < r->trace->n_ports; q++)
         if (r->ports[q].matched < r->ports[q].posted)
             return r->ports[q].next;
-    return r->front;
+    int q = 0;
+    while (q < SN_NAXES - 1 && r->queue[q].done == r->queue[q].posted)
+        q++;
+    return r->queue[q].front;
 }
 
 /* What this thread of the rank needs next; -1: it is at its end. */
@@ -89,13 +93,15 @@ static int needed(const struct sn_world *w, struct at at)
 {
     const struct sn_world_rank *r = &w->rank[at.rank];
     int post = -1;
-    if (at.queue && r->arrived)
-        return r->front;
+    if (at.queue != COMPUTE && r->queue[at.queue].arrived)
+        return r->queue[at.queue].front;
     if (r->at == r->trace->n_events)
         return -1;
     (void)sn_world_may_pass(r, r->trace->events[r->at], &post);
     post = post < 0 ? first_open(r) : post;
-    return r->trace->posts[post].port < 0 ? r->front : post; /* collectives before it come first */
+    if (r->trace->posts[post].port >= 0)
+        return post;
+    return r->queue[sn_world_queue_of(r, post)].front; /* collectives before it come first */
 }
 
 /* Who has to act before `post` of this rank is complete? */
@@ -104,21 +110,23 @@ static struct at blocker(const struct sn_world *w, int rank, int post)
     const struct sn_world_rank *r = &w->rank[rank];
     int port = r->trace->posts[post].port;
     if (port >= 0)
-        return (struct at){r->ports[port].peer, false};
+        return (struct at){r->ports[port].peer, COMPUTE};
     enum sn_group q = sn_trace_wire(r->trace, post).group;
+    int queue = (int)sn_group_queue(q);
     for (int i = 0; i < sn_group_size(w->grid, rank, q); i++) {
         int other = sn_group_member(w->grid, rank, q, i);
         const struct sn_world_rank *o = &w->rank[other];
-        if (!o->arrived || sn_trace_wire(o->trace, o->front).group != q)
-            return (struct at){other, true};
+        const struct sn_world_queue *k = &o->queue[queue];
+        if (!k->arrived || sn_trace_wire(o->trace, k->front).group != q)
+            return (struct at){other, queue};
     }
-    return (struct at){-1, false};
+    return (struct at){-1, COMPUTE};
 }
 
 static struct at next_of(const struct sn_world *w, struct at at)
 {
     int post = needed(w, at);
-    return post < 0 ? (struct at){-1, false} : blocker(w, at.rank, post);
+    return post < 0 ? (struct at){-1, COMPUTE} : blocker(w, at.rank, post);
 }
 
 /* A member of the cycle that the chain from `at` ends in, or `at` when it ends with a rank that has
@@ -169,5 +177,5 @@ enum sn_status sn_world_hang(const struct sn_world *w, struct sn_err *err)
         if (port >= 0)
             return unmatched(w, i, port, err);
     }
-    return report_chain(w, into_cycle(w, (struct at){first, false}), err);
+    return report_chain(w, into_cycle(w, (struct at){first, COMPUTE}), err);
 }

@@ -135,17 +135,16 @@ static int port_of(struct sn_trace *t, const struct sn_trace_port *want)
     return t->n_ports++;
 }
 
-/* Append to a queue, whose first and last post and length are given. */
-static void enqueue(struct sn_trace *t, int *first, int *last, int *length)
+static void enqueue(struct sn_trace *t, struct sn_trace_queue *q)
 {
     int i = t->n_posts++;
-    t->posts[i].seq = (*length)++;
+    t->posts[i].seq = q->total++;
     t->posts[i].next = -1;
-    if (*last >= 0)
-        t->posts[*last].next = i;
+    if (q->last >= 0)
+        t->posts[q->last].next = i;
     else
-        *first = i;
-    *last = i;
+        q->first = i;
+    q->last = i;
 }
 
 static bool add_event(struct sn_trace *t, int event)
@@ -161,7 +160,7 @@ static bool add_collective(struct sn_trace *t, int op, int micro)
     if (!ROOM(t, posts))
         return false;
     t->posts[t->n_posts] = (struct sn_trace_post){.op = op, .micro = micro, .port = -1};
-    enqueue(t, &t->first_collective, &t->last_collective, &t->collectives);
+    enqueue(t, &t->collectives[sn_group_queue(t->program->ops[op].group)]);
     return add_event(t, t->n_posts);
 }
 
@@ -186,13 +185,12 @@ static bool add_transfer(struct sn_trace *t, int op, int micro, bool sends)
                                          : sends ? 1
                                                  : -1,
                                  .tag = o->tag,
-                                 .first = -1,
-                                 .last = -1};
+                                 .queue = {.first = -1, .last = -1}};
     int port = port_of(t, &want);
     if (port < 0 || !ROOM(t, posts))
         return false;
     t->posts[t->n_posts] = (struct sn_trace_post){.op = op, .micro = micro, .port = port};
-    enqueue(t, &t->ports[port].first, &t->ports[port].last, &t->ports[port].total);
+    enqueue(t, &t->ports[port].queue);
     return add_event(t, t->n_posts);
 }
 
@@ -314,7 +312,8 @@ enum sn_status sn_trace_init(struct sn_trace *t, const struct sn_trace_of *of, s
     t->program = of->program;
     t->first = sn_trace_first(of->grid, of->rank) & sn_trace_groups(of->program);
     t->rank = of->rank;
-    t->first_collective = t->last_collective = -1;
+    for (int a = 0; a < SN_NAXES; a++)
+        t->collectives[a] = (struct sn_trace_queue){.first = -1, .last = -1};
     for (int v = 0; v < of->program->vstages; v++)
         x.slots = of->program->slots[v] > x.slots ? of->program->slots[v] : x.slots;
     x.posted = sn_alloc_n((size_t)of->program->next_id * (size_t)x.slots + 1, sizeof(*x.posted));

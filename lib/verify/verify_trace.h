@@ -11,12 +11,18 @@
 #include "lib/program/opinfo.h"
 #include "lib/program/program.h"
 
-/* One communication. Collectives of a rank are one queue, each port is another. */
+/* One communication. Collectives of a rank are a queue for each axis (sn_group_queue), each port is
+ * another. */
 struct sn_trace_post {
     int op, micro;
     int port; /* -1: a collective */
     int seq;  /* its number in its queue; -1: it is in none, as no other rank meets it */
     int next; /* the following post of that queue; -1 */
+};
+
+/* Posts, one after another. */
+struct sn_trace_queue {
+    int first, last, total; /* -1: none */
 };
 
 /* Sends to, or receives from, one member with one tag. */
@@ -25,7 +31,7 @@ struct sn_trace_port {
     bool ring; /* of a SHIFT: `peer` is +1 (next) or -1 (previous) from the own index */
     enum sn_group group;
     int peer, tag;
-    int first, last, total; /* posts */
+    struct sn_trace_queue queue;
 };
 
 /* Events: p + 1 posts post p, -(p + 1) waits for it, 0 waits for everything posted so far. */
@@ -38,7 +44,7 @@ struct sn_trace {
     struct sn_trace_port *ports;
     int n_events, n_posts, n_ports;
     int cap_events, cap_posts, cap_ports;
-    int first_collective, last_collective, collectives;
+    struct sn_trace_queue collectives[SN_NAXES];
 };
 
 /* A rank's place, and what it runs. */

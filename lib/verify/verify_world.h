@@ -14,15 +14,20 @@ struct sn_world_port {
     int peer_port; /* -1: that rank has no such port */
 };
 
+/* A queue of collectives of one rank: how far it is. */
+struct sn_world_queue {
+    int posted, done;
+    int front;    /* the first post that is not done */
+    bool arrived; /* it is posted: waiting for its group */
+};
+
 struct sn_world_rank {
     const struct sn_trace *trace;
     struct sn_world_port *ports;
-    int at;                                   /* event that the compute thread is at */
-    int collectives_posted, collectives_done; /* of its queue */
-    int front;                                /* the first post of the queue that is not done */
-    int under_way;                            /* posts that are not done */
-    bool arrived;                             /* the front is posted: waiting for its group */
-    bool queued;                              /* on the world's list of ranks that may go on */
+    int at; /* event that the compute thread is at */
+    struct sn_world_queue queue[SN_NAXES];
+    int under_way; /* posts that are not done */
+    bool queued;   /* on the world's list of ranks that may go on */
 };
 
 /* Members of a group whose front is an operation of this group. */
@@ -42,6 +47,8 @@ struct sn_world {
 };
 
 bool sn_world_is_done(const struct sn_world_rank *r, int post);
+/* The axis in whose queue a collective is. */
+enum sn_axis sn_world_queue_of(const struct sn_world_rank *r, int post);
 /* Does compute go on behind this event? Otherwise *post is the communication that it needs first
  * (-1: any of several). */
 bool sn_world_may_pass(const struct sn_world_rank *r, int event, int *post);

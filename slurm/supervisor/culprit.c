@@ -22,13 +22,16 @@ static bool is_gone(const struct sn_flight_view *v)
 }
 
 /* The rank for which `rank` waits: the member of the group that is furthest behind, else one that
- * has posted the same and is held up in another collective; -1: none. */
-static int waits_for(const struct sn_flight_view *v, int ranks, const struct sn_grid *g, int rank)
+ * has posted the same and is held up in another collective; -1: none. *queue: that in which others
+ * wait for `rank`, and then for the one that is found, or SN_FLIGHT_ANY. */
+static int waits_for(const struct sn_flight_view *v, int ranks, const struct sn_grid *g, int rank,
+                     int *queue)
 {
-    const struct sn_flight_event *w = v[rank].n > 0 ? sn_flight_waits_in(&v[rank]) : NULL;
+    const struct sn_flight_event *w = v[rank].n > 0 ? sn_flight_waits_in(&v[rank], *queue) : NULL;
     int found = -1;
     if (!w || w->group < 0 || w->group >= SN_NGROUPS)
         return -1;
+    *queue = SN_FLIGHT_ANY;
     if (w->peer >= 0)
         return w->peer < ranks ? w->peer : -1;
     enum sn_group q = (enum sn_group)w->group;
@@ -42,8 +45,10 @@ static int waits_for(const struct sn_flight_view *v, int ranks, const struct sn_
     for (int i = 0; found < 0 && i < sn_group_size(g, rank, q); i++) {
         int other = sn_group_member(g, rank, q, i);
         if (other != rank && other < ranks && v[other].n > 0 &&
-            sn_flight_is_held_up(&v[other], w->group, w->number))
+            sn_flight_is_held_up(&v[other], w->group, w->number)) {
             found = other;
+            *queue = (int)sn_group_queue(q);
+        }
     }
     return found;
 }
@@ -62,27 +67,40 @@ static bool is_still(const struct scene *s, int rank)
     return s->still && s->still[rank];
 }
 
+static bool waits(const struct sn_flight_view *v)
+{
+    return v->n > 0 && sn_flight_waits_in(v, SN_FLIGHT_ANY);
+}
+
+/* One who waits, and in which queue others wait for it, or SN_FLIGHT_ANY. */
+struct link {
+    int rank, queue;
+};
+
 /* The end of the chain from a rank; *last is who pointed at it. Whose record stands still is an
  * end, whatever it waited for. -1: a circle, or one who waits itself: a victim. */
-static int end_of_chain(const struct scene *s, int rank, int *last)
+static int end_of_chain(const struct scene *s, int rank, struct link *last)
 {
-    *last = -1;
+    struct link at = {rank, SN_FLIGHT_ANY};
+    *last = (struct link){-1, SN_FLIGHT_ANY};
     for (int i = 0; i < HOPS; i++) {
-        int next = is_still(s, rank) ? -1 : waits_for(s->v, s->ranks, s->g, rank);
-        if (next < 0)
-            return is_still(s, rank) || s->v[rank].n <= 0 || !sn_flight_waits_in(&s->v[rank]) ? rank
-                                                                                              : -1;
-        *last = rank;
-        rank = next;
+        struct link next = at;
+        next.rank =
+            is_still(s, at.rank) ? -1 : waits_for(s->v, s->ranks, s->g, at.rank, &next.queue);
+        if (next.rank < 0)
+            return is_still(s, at.rank) || !waits(&s->v[at.rank]) ? at.rank : -1;
+        *last = at;
+        at = next;
     }
     return -1;
 }
 
 /* What the one who waits says about it. */
-static void describe(struct sn_culprit *out, const struct scene *s, int rank, int waiter)
+static void describe(struct sn_culprit *out, const struct scene *s, int rank, struct link waiter)
 {
     const struct sn_flight_view *v = s->v;
-    const struct sn_flight_event *w = waiter >= 0 ? sn_flight_waits_in(&v[waiter]) : NULL;
+    const struct sn_flight_event *w =
+        waiter.rank >= 0 ? sn_flight_waits_in(&v[waiter.rank], waiter.queue) : NULL;
     out->rank = rank;
     if (v[rank].n >= 0)
         (void)snprintf(out->host, sizeof(out->host), "%s", v[rank].host);
@@ -108,10 +126,10 @@ static bool has_given_up(const struct scene *s)
 static bool find_gone(struct sn_culprit *out, const struct scene *s)
 {
     for (int i = 0; i < s->ranks && !has_given_up(s); i++) {
-        int waiter = -1, last;
+        struct link waiter = {-1, SN_FLIGHT_ANY}, last;
         if (!is_gone(&s->v[i]))
             continue;
-        for (int j = 0; j < s->ranks && waiter < 0; j++)
+        for (int j = 0; j < s->ranks && waiter.rank < 0; j++)
             if (j != i && end_of_chain(s, j, &last) == i)
                 waiter = last;
         out->kind = SN_SUSPECT_SILENT;
@@ -123,11 +141,12 @@ static bool find_gone(struct sn_culprit *out, const struct scene *s)
 
 /* The rank at which most chains end, and one that points at it; -1: all ends are their own. With
  * `only_still`, of those that stand still. */
-static int most_blamed(const struct scene *s, bool only_still, int *waiter)
+static int most_blamed(const struct scene *s, bool only_still, struct link *waiter)
 {
     int *votes = sn_alloc_n((size_t)s->ranks, sizeof(*votes)), best = -1;
     for (int i = 0; votes && i < s->ranks; i++) {
-        int last, end = end_of_chain(s, i, &last);
+        struct link last;
+        int end = end_of_chain(s, i, &last);
         if (end < 0 || end == i || (only_still && !is_still(s, end)))
             continue;
         votes[end]++;
@@ -153,7 +172,7 @@ static int find_waiter(const struct scene *s, int rank)
 {
     for (int i = 0; i < s->ranks; i++) {
         const struct sn_flight_event *w =
-            i != rank && s->v[i].n > 0 ? sn_flight_waits_in(&s->v[i]) : NULL;
+            i != rank && s->v[i].n > 0 ? sn_flight_waits_in(&s->v[i], SN_FLIGHT_ANY) : NULL;
         if (!w || w->group < 0 || w->group >= SN_NGROUPS)
             continue;
         enum sn_group q = (enum sn_group)w->group;
@@ -177,7 +196,7 @@ static bool is_whole_host(const struct scene *s, const char *host)
 static bool all_wait(const struct scene *s)
 {
     for (int i = 0; i < s->ranks; i++)
-        if (s->v[i].n <= 0 || !sn_flight_waits_in(&s->v[i]))
+        if (!waits(&s->v[i]))
             return false;
     return true;
 }
@@ -187,7 +206,8 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_flight_view *v, int
 {
     struct scene s = {.v = v, .ranks = ranks, .g = g, .still = still, .now = now};
     struct sn_culprit found = {.rank = -1};
-    int waiter = -1, first = first_still(&s), best;
+    struct link waiter = {-1, SN_FLIGHT_ANY};
+    int first = first_still(&s), best;
     if (find_gone(&found, &s)) {
         *out = found;
         return true;
@@ -195,7 +215,7 @@ bool sn_culprit_find(struct sn_culprit *out, const struct sn_flight_view *v, int
     best = most_blamed(&s, first >= 0, &waiter);
     if (best < 0 && first >= 0) {
         best = first;
-        waiter = find_waiter(&s, first);
+        waiter = (struct link){find_waiter(&s, first), SN_FLIGHT_ANY};
     }
     if (best >= 0) {
         found.kind = SN_SUSPECT_HANG;

@@ -18,6 +18,12 @@ static inline struct sn_grid test_grid(int tensor, int context, int data, int pi
     return g;
 }
 
+/* Of memory with sn_collective_staging() of all ranks for each axis, what groups of a queue use. */
+static inline char *test_staging(const struct sn_comm *c, char *all, enum sn_group q)
+{
+    return all + (int)sn_group_queue(q) * sn_collective_staging(c->size);
+}
+
 /* An all-reduce over all ranks, in place. */
 static inline sn_request post_sum(struct sn_comm *c, void *buf, int64_t n, enum sn_dtype dtype,
                                   void *staging)

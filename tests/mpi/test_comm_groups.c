@@ -321,7 +321,7 @@ static void groups_take_turns(const struct setting *s, const char *grid)
                 x[q * N + i] = (float)(small(c->rank, i + k) + q);
             struct sn_transfer t = {.kind = SN_ALL_REDUCE, .group = (enum sn_group)q, .n = N};
             t.out = x + q * N;
-            t.staging = s->staging;
+            t.staging = test_staging(c, s->staging, t.group);
             (void)c->ops->post(c, &t);
         }
         good = c->ops->drain(c, &err) == SN_OK && good;
@@ -392,7 +392,7 @@ int main(void)
     s.in = sn_alloc(most);
     s.out = sn_alloc(most);
     s.first = sn_alloc(most);
-    s.staging = sn_alloc((size_t)sn_collective_staging(s.comm->size));
+    s.staging = sn_alloc(SN_NAXES * (size_t)sn_collective_staging(s.comm->size));
     try_grids(&s);
     bool is_first = s.comm->rank == 0;
     sn_free(s.staging);

@@ -67,7 +67,7 @@ static enum sn_status wait_for_the_stopped(struct sn_comm *c, float *x, struct s
     return transfer(c, SN_ALL_REDUCE, "l0.attn.o", x, err);
 }
 
-/* data 2 x tensor 2: rank 2 has posted the sum that 0 waits in, behind one that 3 leaves out. */
+/* data 4 on two nodes: rank 2 has posted the sum that 0 waits in, behind one that 3 leaves out. */
 static enum sn_status wait_for_a_queue(struct sn_comm *c, float *x, struct sn_err *err)
 {
     struct sn_transfer t = {.kind = SN_ALL_REDUCE, .n = 1000, .in = x, .out = x};
@@ -77,17 +77,38 @@ static enum sn_status wait_for_a_queue(struct sn_comm *c, float *x, struct sn_er
     t.staging = x + 1000;
     if (c->rank == 2) {
         sleep_for(0.5); /* rank 0 complains first */
-        t.group = SN_GROUP_TENSOR;
-        t.label = "tensor.0";
+        t.group = SN_GROUP_REPLICA_NODE;
+        t.label = "node.0";
         before = c->ops->post(c, &t);
     }
-    t.group = SN_GROUP_DATA;
+    t.group = SN_GROUP_REPLICA_RAIL;
     t.label = "bucket0";
     SN_TRY(c->ops->wait(c, c->ops->post(c, &t), err));
     return c->ops->wait(c, before, err);
 }
 
-/* The same grid: 1 waits for 0, that for 2, that for 3, and 3 is stopped where it waits for 1,
+/* data 2 x tensor 2: rank 0 is in two sums, and waits for that of tensor ranks, to which 1 does not
+ * come. Nor has 2 come to the other; but that one nobody waits for. */
+static enum sn_status wait_beside_another(struct sn_comm *c, float *x, struct sn_err *err)
+{
+    struct sn_transfer t = {.kind = SN_ALL_REDUCE, .n = 1000, .in = x, .out = x};
+    if (c->rank == 1 || c->rank == 3)
+        sleep_for(SECONDS);
+    if (c->rank == 2)
+        sleep_for(1); /* rank 0 complains first */
+    if (c->rank == 0) {
+        t.group = SN_GROUP_DATA;
+        t.label = "bucket0";
+        (void)c->ops->post(c, &t);
+    }
+    t.group = SN_GROUP_TENSOR;
+    t.label = "tensor.0";
+    t.out = x + 1000;
+    t.staging = x + 2000;
+    return c->ops->wait(c, c->ops->post(c, &t), err);
+}
+
+/* data 2 x tensor 2: 1 waits for 0, that for 2, that for 3, and 3 is stopped where it waits for 1,
  * which has sent long ago. */
 static enum sn_status wait_in_a_circle(struct sn_comm *c, float *x, struct sn_err *err)
 {
@@ -210,10 +231,24 @@ static int meet_but(int missing)
     return 0;
 }
 
-/* On a grid of data 2 x tensor 2. */
+static bool is_of_nodes(const char *way)
+{
+    return strncmp(way, "queue", 5) == 0;
+}
+
+/* On a grid of data 2 x tensor 2, or of data 4. */
 static bool is_of_four(const char *way)
 {
-    return strncmp(way, "queue", 5) == 0 || strcmp(way, "circle") == 0;
+    return is_of_nodes(way) || strcmp(way, "circle") == 0 || strcmp(way, "beside") == 0;
+}
+
+static struct sn_grid grid_of(const char *way)
+{
+    struct sn_grid nodes = test_grid(1, 1, 4, 1);
+    nodes.replica_node = 2;
+    if (is_of_nodes(way))
+        return nodes;
+    return is_of_four(way) ? test_grid(2, 1, 2, 1) : test_grid(RANKS, 1, 1, 1);
 }
 
 static int be_a_rank(const char *way, const char *folder)
@@ -223,13 +258,13 @@ static int be_a_rank(const char *way, const char *folder)
     struct sn_comm *c;
     struct sn_flight_recorder *recorder;
     struct sn_err err;
-    struct sn_grid g = is_of_four(way) ? test_grid(2, 1, 2, 1) : test_grid(RANKS, 1, 1, 1);
+    struct sn_grid g = grid_of(way);
     if (sn_comm_create_mpi(&c, &err) != SN_OK || c->ops->set_grid(c, &g, &err) != SN_OK ||
         sn_flight_open(&recorder, folder, c->rank, &err) != SN_OK) {
         printf("begin: %s\n", err.text);
         return 1;
     }
-    float *x = sn_alloc(4000 + (size_t)sn_collective_staging(RANKS));
+    float *x = sn_alloc(8000 + (size_t)sn_collective_staging(RANKS + 1));
     enum sn_status st;
     sn_comm_set_watch(c, recorder, TIMEOUT);
     sn_engine_use_shm(c, strstr(way, "messages") == NULL);
@@ -245,7 +280,9 @@ static int be_a_rank(const char *way, const char *folder)
         st = wait_for_the_stopped(c, x, &err);
     else if (strcmp(way, "circle") == 0)
         st = wait_in_a_circle(c, x, &err);
-    else if (is_of_four(way))
+    else if (strcmp(way, "beside") == 0)
+        st = wait_beside_another(c, x, &err);
+    else if (is_of_nodes(way))
         st = wait_for_a_queue(c, x, &err);
     else if (strcmp(way, "dead") == 0)
         st = wait_for_the_dead(c, folder, x, &err);
@@ -338,14 +375,18 @@ int main(int argc, char **argv)
          "a rank that is stopped where all wait is named");
     says(argv[0], "stopped-messages", LOST, "; rank 1 (tensor 1) has come to it and stands still",
          "and when sums are messages");
-    says(
-        argv[0], "queue", LOST,
-        "rank 0: data all_reduce 'bucket0' (number 1) has waited 2 s; rank 2 (tensor 0, data 1) is "
-        "still in an earlier one, last seen in 'tensor.0'; it waits for rank 3 (tensor 1, data 1) "
-        "in the end, last seen in 'the start'\n",
-        "who is held up by another one is not to blame");
-    says(argv[0], "queue-messages", LOST, "it waits for rank 3 (tensor 1, data 1) in the end",
+    says(argv[0], "queue", LOST,
+         "rank 0: data rail all_reduce 'bucket0' (number 1) has waited 2 s; rank 2 (data 2) is "
+         "still in an earlier one, last seen in 'node.0'; it waits for rank 3 (data 3) in the end, "
+         "last seen in 'the start'\n",
+         "who is held up by another one is not to blame");
+    says(argv[0], "queue-messages", LOST, "it waits for rank 3 (data 3) in the end",
          "nor when sums are messages");
+    says(
+        argv[0], "beside", LOST,
+        "rank 0: tensor all_reduce 'tensor.0' (number 1) has waited 2 s; rank 1 (tensor 1, data 0) "
+        "is behind at number 0, last seen in 'the start'\n",
+        "of two that are under way the one that is waited for is told of");
     says(argv[0], "circle", LOST,
          "rank 1: world all_reduce 'step_end' (number 1) has waited 2 s; rank 0 (tensor 0, data 0) "
          "is behind at number 0, last seen in 'bucket0'; it waits for rank 3 (tensor 1, data 1) in "

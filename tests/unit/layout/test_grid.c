@@ -245,8 +245,35 @@ static void members_of_even_groups_are_those_that_work_alike(void)
     tap_ok(n == 4 && all == 4, "tensor, context, data and replicas are even, and nothing else");
 }
 
+static void an_axis_has_a_queue_where_it_has_ranks(void)
+{
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                         SN_AXIS_PIPELINE};
+    const int size[] = {2, 1, 2, 3}, one[] = {1, 1, 1, 1}, line[] = {1, 1, 1, 4};
+    struct sn_grid g;
+    struct sn_err err;
+    bool all = true;
+    for (int q = 0; q < SN_NGROUPS; q++)
+        all = all && sn_group_queue((enum sn_group)q) != SN_AXIS_PIPELINE &&
+              sn_group_queue((enum sn_group)q) != SN_AXIS_WORLD;
+    tap_ok(all && sn_group_queue(SN_GROUP_KV) == SN_AXIS_TENSOR &&
+               sn_group_queue(SN_GROUP_TIED) == SN_AXIS_DATA &&
+               sn_group_queue(SN_GROUP_WORLD) == SN_AXIS_DATA,
+           "a group's queue is that of its axis; what ends a step is in that of data");
+    (void)sn_grid_init(&g, 12, size, order, &err);
+    tap_ok(sn_grid_queues(&g, SN_NAXES) == 2 && sn_grid_queues(&g, SN_AXIS_DATA) == 1,
+           "tensor and data have one");
+    g.experts = 2;
+    tap_ok(sn_grid_queues(&g, SN_NAXES) == 3, "and experts, where they are shared out");
+    (void)sn_grid_init(&g, 4, line, order, &err);
+    tap_ok(sn_grid_queues(&g, SN_NAXES) == 1, "stages alone have that of data");
+    (void)sn_grid_init(&g, 1, one, order, &err);
+    tap_ok(sn_grid_queues(&g, SN_NAXES) == 0, "one rank has none");
+}
+
 int main(void)
 {
+    an_axis_has_a_queue_where_it_has_ranks();
     every_axis_is_told_once_and_found_by_its_name();
     members_of_even_groups_are_those_that_work_alike();
     a_layout_gives_sizes_and_order();

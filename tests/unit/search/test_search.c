@@ -288,8 +288,8 @@ static void nothing_that_fits_is_told(void)
     bool good = sn_search_run(&s, &w, &err) == SN_OK;
     tap_ok(good && s.n == 0 && s.n_near == 3 && s.too_big == s.valid &&
                s.near[0].plan.memory.total > w.limit &&
-               s.near[0].plan.memory.total <= s.near[2].plan.memory.total,
-           "nothing fits: the three that need least are compiled");
+               (double)s.near[0].plan.memory.total <= 1.01 * (double)s.near[2].plan.memory.total,
+           "nothing fits: the three that need least, by their bounds, are compiled");
     sn_search_fini(&s);
     w.ranks = 7;
     tap_ok(sn_search_run(&s, &w, &err) == SN_EINPUT && strstr(err.text, "6 or 8 ranks would work"),
@@ -391,7 +391,7 @@ int main(void)
         (struct sn_experts_config){.count = 4, .top_k = 2, .every = 2, .aux_loss = 0.01};
     c.layout.expert_buffer = 2;
     c.layout_named = 1u << SN_KEY_RECOMPUTE | 1u << SN_KEY_MICRO_BATCH;
-    search_finds_the_best_of_all(&c, 8, 64 << 20);
+    search_finds_the_best_of_all(&c, 8, 72 << 20);
     c.model.experts.every = 1;
     c.layout_named |= 1u << SN_KEY_TENSOR;
     c.layout.context_kind = SN_CONTEXT_ALL_TO_ALL;
