@@ -379,7 +379,7 @@ static void sum_chunk(const struct sn_exchange_run *x, int64_t c)
         sum_block(x, c);
 }
 
-static enum sn_step begin_chunks(struct sn_exchange_run *x)
+static enum sn_comm_step begin_chunks(struct sn_exchange_run *x)
 {
     x->phase = PHASE_PARTS;
     begin_chunk(x, 0);
@@ -387,7 +387,7 @@ static enum sn_step begin_chunks(struct sn_exchange_run *x)
     return x->chunks > 0 ? SN_STEP_MOVED : SN_STEP_DONE;
 }
 
-static enum sn_step next_chunk(struct sn_exchange_run *x)
+static enum sn_comm_step next_chunk(struct sn_exchange_run *x)
 {
     x->at++;
     begin_chunk(x, x->at + 1);
@@ -412,7 +412,7 @@ static bool is_here(const struct sn_exchange_run *x)
     return all;
 }
 
-enum sn_step sn_collective_step(struct sn_exchange_run *x)
+enum sn_comm_step sn_collective_step(struct sn_exchange_run *x)
 {
     if (!is_here(x))
         return SN_STEP_WAITS;

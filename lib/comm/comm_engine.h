@@ -77,7 +77,7 @@ struct sn_shm_run {
 };
 
 /* What a step of a collective has done; DONE also where the communicator has failed. */
-enum sn_step { SN_STEP_WAITS, SN_STEP_MOVED, SN_STEP_DONE };
+enum sn_comm_step { SN_STEP_WAITS, SN_STEP_MOVED, SN_STEP_DONE };
 
 /* The collectives of an axis. */
 struct sn_comm_lane {
@@ -239,12 +239,12 @@ bool sn_lanes_progress(struct sn_engine *e);
 /* A collective by messages, of n > 0 elements over at least two members; over one only to say why a
  * sized block is none. Begun, and then asked for steps until it is done. */
 void sn_collective_begin(struct sn_exchange_run *x, struct sn_engine *e, int slot);
-enum sn_step sn_collective_step(struct sn_exchange_run *x);
+enum sn_comm_step sn_collective_step(struct sn_exchange_run *x);
 
 /* True if all members use the shared memory for this. The rest as above. */
 bool sn_shm_takes(const struct sn_engine *e, const struct sn_transfer *t);
 void sn_shm_begin(struct sn_shm_run *p, struct sn_engine *e, int slot);
-enum sn_step sn_shm_step(struct sn_shm_run *p);
+enum sn_comm_step sn_shm_step(struct sn_shm_run *p);
 /* While this rank's slot of a lane may not be filled: a rank that still reads it, in a collective of
  * group *q that this rank has left already. -1: none. */
 int sn_shm_holder(const struct sn_engine *e, const struct sn_comm_lane *l, enum sn_group *q);

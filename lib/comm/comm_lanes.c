@@ -55,11 +55,11 @@ static void begin(struct sn_engine *e, struct sn_comm_lane *l)
         sn_collective_begin(&l->messages, e, l->slot);
 }
 
-static enum sn_step step(struct sn_engine *e, struct sn_comm_lane *l)
+static enum sn_comm_step step(struct sn_engine *e, struct sn_comm_lane *l)
 {
     if (sn_engine_has_failed(e))
         return SN_STEP_DONE;
-    enum sn_step s = l->by_shm ? sn_shm_step(&l->shm) : sn_collective_step(&l->messages);
+    enum sn_comm_step s = l->by_shm ? sn_shm_step(&l->shm) : sn_collective_step(&l->messages);
     if (!e->port->failed)
         return s;
     char what[160];
@@ -74,7 +74,7 @@ static bool progress(struct sn_engine *e, struct sn_comm_lane *l)
         return false;
     if (l->slot < 0)
         begin(e, l);
-    enum sn_step s = step(e, l);
+    enum sn_comm_step s = step(e, l);
     if (s == SN_STEP_WAITS)
         return false;
     l->has_moved = true;

@@ -381,7 +381,7 @@ static bool may_read(struct sn_shm_run *p)
     return is_the_same(p) && (!p->t->sized || p->at > 0 || take_lengths(p));
 }
 
-static enum sn_step write_step(struct sn_shm_run *p)
+static enum sn_comm_step write_step(struct sn_shm_run *p)
 {
     if (p->at >= p->n)
         return SN_STEP_DONE;
@@ -396,7 +396,7 @@ static enum sn_step write_step(struct sn_shm_run *p)
     return SN_STEP_MOVED;
 }
 
-enum sn_step sn_shm_step(struct sn_shm_run *p)
+enum sn_comm_step sn_shm_step(struct sn_shm_run *p)
 {
     if (p->phase == RUN_TO_WRITE)
         return write_step(p);

@@ -134,7 +134,7 @@ static enum sn_status verify_halves(const struct sn_grid *g, const enum sn_group
     struct sn_op ops[2][STEPS];
     struct sn_job job = {0};
     struct sn_segment segment[2] = {{.kind = SN_SEGMENT_FORWARD}, {.kind = SN_SEGMENT_FORWARD}};
-    struct sn_sched sched = {0};
+    struct sn_sched sched = {.n = STEPS};
     struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = STEPS, .bytes = 4 * STEPS};
     struct sn_program p[2];
     job.group_size[group[0]] = job.group_size[group[1]] = 2;
