@@ -309,6 +309,13 @@ enum sn_status sn_plan_print_program(const struct sn_job *j, const char *name, s
     return print(&text, "--explain", err);
 }
 
+enum sn_status sn_plan_print_waits(const struct sn_waits *w, struct sn_err *err)
+{
+    struct sn_str text = {0};
+    sn_waits_text(&text, w);
+    return print(&text, "--explain", err);
+}
+
 static void operations_text(struct sn_str *out, const struct sn_pricer *price,
                             const struct sn_program *p)
 {

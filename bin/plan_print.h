@@ -6,6 +6,7 @@
 
 #include "lib/report/goodput.h"
 #include "lib/sim/plan.h"
+#include "lib/sim/waits.h"
 
 struct sn_plan_report {
     const struct sn_plan *plan;
@@ -26,6 +27,8 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
 enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, struct sn_err *err);
 /* One of a job's programs, by name. */
 enum sn_status sn_plan_print_program(const struct sn_job *j, const char *name, struct sn_err *err);
+/* What its stage waits for in a step. */
+enum sn_status sn_plan_print_waits(const struct sn_waits *w, struct sn_err *err);
 /* A line for each kernel of one of a job's programs: what it is, its shape as in machine files, how
  * often it runs in a step, bytes, FLOPs and the seconds that the pricer says. */
 enum sn_status sn_plan_print_operations(const struct sn_job *j, const struct sn_pricer *price,

@@ -215,6 +215,25 @@ static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const 
     return SN_OK;
 }
 
+/* What the rank's stage waits for, where a machine says how long that takes. */
+static enum sn_status explain_waits(const struct sn_job_env *env, const struct line *l, int stage,
+                                    struct sn_err *err)
+{
+    struct sn_stages stages;
+    struct costs costs = {0};
+    struct sn_waits waits = {0};
+    SN_TRY(sn_stages_create(&stages, env, err));
+    enum sn_status st = costs_init(&costs, stages.job[0], l, err);
+    if (st == SN_OK)
+        st = sn_waits_find(&waits, &stages, &costs.pricer, stage, err);
+    if (st == SN_OK)
+        st = sn_plan_print_waits(&waits, err);
+    sn_waits_fini(&waits);
+    sn_machine_fini(&costs.machine);
+    sn_stages_fini(&stages);
+    return st;
+}
+
 static enum sn_status explain(const struct sn_job_env *env, const struct line *l,
                               struct sn_err *err)
 {
@@ -233,6 +252,9 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
     if (st == SN_OK)
         st = l->operations ? sn_plan_print_operations(j, &costs.pricer, l->program, err)
                            : sn_plan_print_program(j, l->program, err);
+    if (st == SN_OK && !l->operations && strcmp(l->program, j->train.name) == 0 &&
+        sn_names_machine(env->config))
+        st = explain_waits(env, l, j->stage, err);
     sn_machine_fini(&costs.machine);
     sn_job_destroy(j);
     return st;

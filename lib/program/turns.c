@@ -92,10 +92,9 @@ enum { READS = 1, WRITES = 4 }; /* of forward; of backward << 1 */
 
 static void for_operands(struct turns *t, int at, const struct sn_op *op, on_state *call)
 {
-    bool all = op->kind == SN_OP_WAIT;
     for (int k = 0; k < SN_MAX_IN; k++)
         if (op->in[k].buf >= 0 && op->in[k].buf < t->p->n_state_bufs)
-            call(t, at, op->in[k].buf, all ? WRITES : READS);
+            call(t, at, op->in[k].buf, READS);
     for (int k = 0; k < SN_MAX_OUT; k++)
         if (op->out[k].buf >= 0 && op->out[k].buf < t->p->n_state_bufs)
             call(t, at, op->out[k].buf, WRITES);
@@ -106,9 +105,7 @@ static void for_state(struct turns *t, const struct sn_segment *s, on_state *cal
 {
     for (int i = s->first; i < s->first + s->n; i++) {
         const struct sn_op *op = &t->p->ops[i];
-        for_operands(t, i, op, call);
-        if (op->kind == SN_OP_WAIT)
-            for_operands(t, i, sn_op_find(t->p, op->waits_for), call);
+        for_operands(t, i, op->kind == SN_OP_WAIT ? sn_op_find(t->p, op->waits_for) : op, call);
     }
 }
 

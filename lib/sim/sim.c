@@ -60,8 +60,15 @@ static void play_fini(struct play *y)
     sn_free(y->player);
 }
 
+/* What is asked for beside the sums. */
+struct ask {
+    bool events;
+    const struct sn_sim_waits *waits; /* NULL: not asked */
+};
+
 static enum sn_status play_init(struct play *y, const struct sn_stages *s,
-                                const struct sn_pricer *p, bool record, struct sn_err *err)
+                                const struct sn_pricer *p, const struct ask *ask,
+                                struct sn_err *err)
 {
     *y = (struct play){.stages = s->n};
     y->player = sn_alloc_n((size_t)s->n, sizeof(*y->player));
@@ -70,7 +77,10 @@ static enum sn_status play_init(struct play *y, const struct sn_stages *s,
     SN_TRY(board_init(&y->board, s, err));
     for (int i = 0; i < s->n; i++) {
         SN_TRY(sn_sim_player_init(&y->player[i], s->job[i], p, &y->board, err));
-        y->player[i].records = record;
+        y->player[i].records = ask->events;
+        if (ask->waits && ask->waits->stage == i &&
+            !sn_sim_player_watch(&y->player[i], ask->waits->of))
+            return no_memory(s->n, err);
     }
     return SN_OK;
 }
@@ -86,7 +96,7 @@ static enum sn_status explain_standstill(const struct play *y, struct sn_err *er
     const struct sn_program *p = &g->job->train;
     const struct sn_sched *at = &p->sched[g->entry];
     return sn_fail(err, SN_EFAIL, "simulation: stage %d waits for ever at '%s' of micro-batch %d",
-                   s, p->ops[p->segments[at->segment].first + g->op].label, at->micro);
+                   s, p->ops[at->first + g->op].label, at->micro);
 }
 
 static enum sn_status play(struct play *y, struct sn_err *err)
@@ -192,19 +202,19 @@ static enum sn_status blame(const struct sn_stages *s, struct sn_err *err)
     return SN_EFAIL;
 }
 
-enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const struct sn_pricer *p,
-                          bool record, struct sn_err *err)
+static enum sn_status run(struct sn_sim *out, const struct sn_stages *s, const struct sn_pricer *p,
+                          const struct ask *ask, struct sn_err *err)
 {
     struct play y;
     struct sn_sim sim = {0};
-    enum sn_status st = play_init(&y, s, p, record, err);
+    enum sn_status st = play_init(&y, s, p, ask, err);
     if (st == SN_OK)
         st = play(&y, err);
     if (st == SN_EFAIL)
         st = blame(s, err);
     if (st == SN_OK)
         st = collect(&sim, &y, p, err);
-    if (st == SN_OK && record)
+    if (st == SN_OK && ask->events)
         st = collect_events(&sim, &y, err);
     play_fini(&y);
     if (st != SN_OK) {
@@ -213,6 +223,19 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
     }
     *out = sim;
     return SN_OK;
+}
+
+enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const struct sn_pricer *p,
+                          bool record, struct sn_err *err)
+{
+    return run(out, s, p, &(struct ask){.events = record}, err);
+}
+
+enum sn_status sn_sim_waits(struct sn_sim *out, const struct sn_stages *s,
+                            const struct sn_pricer *p, const struct sn_sim_waits *waits,
+                            struct sn_err *err)
+{
+    return run(out, s, p, &(struct ask){.waits = waits}, err);
 }
 
 void sn_sim_fini(struct sn_sim *s)

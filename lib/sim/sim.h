@@ -69,6 +69,23 @@ enum sn_status sn_sim_run(struct sn_sim *out, const struct sn_stages *s, const s
                           bool record, struct sn_err *err);
 void sn_sim_fini(struct sn_sim *s); /* a zeroed one is allowed */
 
+/* Of an operation that is posted, over a step. */
+struct sn_sim_wait {
+    double message; /* seconds: of its messages */
+    double hidden;  /* of those, while the stage computed */
+    double exposed; /* for which the stage stood in its waits: for messages before it, too */
+    double most;    /* of hidden, while one operation ran; */
+    int behind;     /* which */
+};
+struct sn_sim_waits {
+    int stage;
+    struct sn_sim_wait *of; /* [operations of the stage's train program], zero */
+};
+/* The same step, operation by operation. */
+enum sn_status sn_sim_waits(struct sn_sim *out, const struct sn_stages *s,
+                            const struct sn_pricer *p, const struct sn_sim_waits *waits,
+                            struct sn_err *err);
+
 /* Bytes of a communication, as its event has them: those that this rank sends, of a RECV those that
  * its peer does. */
 int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op);

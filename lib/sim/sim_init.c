@@ -160,10 +160,18 @@ enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job
     return good ? SN_OK : sn_fail(err, SN_ENOMEM, "simulation: no memory for stage %d", j->stage);
 }
 
+bool sn_sim_player_watch(struct sn_sim_player *g, struct sn_sim_wait *waits)
+{
+    g->under_way = sn_alloc_n((size_t)g->job->train.n_ops + 1, sizeof(*g->under_way));
+    g->waits = waits;
+    return g->under_way != NULL;
+}
+
 void sn_sim_player_fini(struct sn_sim_player *g)
 {
-    void *const owned[] = {g->seconds, g->done, g->is_lazy,        g->index,       g->micro,
-                           g->head,    g->run,  g->recorded.event, g->model.event, g->left};
+    void *const owned[] = {g->seconds,     g->done, g->is_lazy,  g->index,
+                           g->micro,       g->head, g->run,      g->recorded.event,
+                           g->model.event, g->left, g->under_way};
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         sn_free(owned[i]);
     *g = (struct sn_sim_player){0};

@@ -94,6 +94,42 @@ static void stall(struct sn_sim_player *g, const struct at *at, const struct sn_
         record(g, g->events, &e);
     c->exposed[e.axis] += until - begin;
     c->now = until;
+    if (g->waits)
+        g->waits[op - g->job->train.ops].exposed += until - begin;
+}
+
+/* --- what is hidden behind what --------------------------------------------------------------- */
+
+static void watch_message(struct sn_sim_player *g, int i)
+{
+    int k = 0;
+    if (!g->waits)
+        return;
+    g->waits[i].message += g->seconds[i];
+    while (k < g->n_under_way && g->under_way[k] != i)
+        k++;
+    g->under_way[k] = i;
+    g->n_under_way += k == g->n_under_way;
+}
+
+/* A kernel has run from `begin` until now. */
+static void watch_kernel(struct sn_sim_player *g, int i, double begin)
+{
+    double now = g->clock.now;
+    int left = 0;
+    for (int k = 0; k < g->n_under_way; k++) {
+        int m = g->under_way[k];
+        struct sn_sim_wait *w = &g->waits[m];
+        double both = fmin(now, g->done[m]) - fmax(begin, g->done[m] - g->seconds[m]);
+        if (both > 0) {
+            w->hidden += both;
+            w->behind = both > w->most ? i : w->behind;
+            w->most = fmax(both, w->most);
+        }
+        if (g->done[m] > now)
+            g->under_way[left++] = m;
+    }
+    g->n_under_way = left;
 }
 
 /* --- one operation ---------------------------------------------------------------------------- */
@@ -122,9 +158,10 @@ static double *stream_of(struct sn_sim_clock *c, const struct sn_op *op)
 
 /* A kernel begins when the host has issued it, which runs ahead of it where it can, and lasts
  * longer while a communication thread takes a share of its core. */
-static void run_kernel(struct sn_sim_player *g, double seconds)
+static void run_kernel(struct sn_sim_player *g, int i)
 {
     struct sn_sim_clock *c = &g->clock;
+    double seconds = g->seconds[i], at = c->now;
     double window = all_free(c, true) - c->now, left = 1 - c->share;
     if (window > 0 && c->share > 0)
         seconds = seconds < window * left ? seconds / left : seconds + window * c->share;
@@ -132,6 +169,8 @@ static void run_kernel(struct sn_sim_player *g, double seconds)
     seconds += g->host > 0 && c->host > c->now ? c->host - c->now : 0;
     c->now += seconds;
     c->busy += seconds;
+    if (g->n_under_way)
+        watch_kernel(g, i, at);
 }
 
 /* What needs no other stage, when its stream is free. */
@@ -144,6 +183,7 @@ static void run_beside(struct sn_sim_player *g, const struct at *at, int i)
         c->share = all_free(c, true) > c->now ? fmax(share, c->share) : share;
     double begin = fmax(*stream, c->now);
     *stream = g->done[i] = begin + g->seconds[i];
+    watch_message(g, i);
     record_transfer(g, at, op, begin, g->done[i]);
 }
 
@@ -175,6 +215,10 @@ static bool wait_for_transfer(struct sn_sim_player *g, const struct at *at, int 
     if (sent < 0 || received < 0)
         return false;
     double begin = fmax(sent, received), end = begin + b->seconds[op->tag];
+    if (g->waits) { /* between stages: what has passed when it is waited for */
+        g->waits[i].message += end - begin;
+        g->waits[i].hidden += fmax(0, fmin(end, g->clock.now) - begin);
+    }
     if (op->kind == SN_OP_RECV)
         record_transfer(g, &(struct at){at->segment, micro, at->slot}, op, begin, end);
     stall(g, at, op, begin, end);
@@ -211,6 +255,7 @@ static bool run_over_stages(struct sn_sim_player *g, const struct at *at, int i)
         begin = fmax(begin, arrived[s]);
     }
     *stream = g->done[i] = begin + g->seconds[i];
+    watch_message(g, i);
     record_transfer(g, at, op, begin, g->done[i]);
     stall(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
     return true;
@@ -223,7 +268,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     if (!due(g, op, at->micro))
         return true;
     if (op->kind < SN_NKERNELS)
-        run_kernel(g, g->seconds[i]);
+        run_kernel(g, i);
     else if (sn_sim_spans_stages(g->job, op))
         return run_over_stages(g, at, i);
     else if (op->kind == SN_OP_WAIT)
@@ -317,7 +362,7 @@ static void run_body(struct sn_sim_player *g, const struct at *at)
     int micro = at->micro, last = g->job->train.micros - 1;
     int segment = (int)(at->segment - g->job->train.segments);
     struct sn_sim_run *r = &g->run[segment * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
-    if (all_free(&g->clock, false) > g->clock.now) {
+    if (g->waits || all_free(&g->clock, false) > g->clock.now) {
         play_body(g, at); /* what it posts has to wait for what came before */
         return;
     }

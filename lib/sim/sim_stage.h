@@ -71,6 +71,8 @@ struct sn_sim_player {
     struct sn_sim_run *run; /* [segments x 4] */
     struct sn_sim_left *left;
     int n_left;
+    struct sn_sim_wait *waits;    /* [ops] what is hidden behind what; NULL: nobody asks */
+    int *under_way, n_under_way;  /* operations whose messages are */
     bool records, failed;         /* failed: no memory for events */
     struct sn_sim_events *events; /* where events are written now: one of these */
     struct sn_sim_events recorded, model;
@@ -87,6 +89,8 @@ int sn_sim_tags(const struct sn_job *j);
 enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job *j,
                                   const struct sn_pricer *p, struct sn_sim_board *board,
                                   struct sn_err *err);
+/* Let it write what is hidden behind what; false: no memory. */
+bool sn_sim_player_watch(struct sn_sim_player *g, struct sn_sim_wait *waits);
 void sn_sim_player_fini(struct sn_sim_player *g); /* a zeroed one is allowed */
 /* As far as the board allows; false if that was nowhere. */
 bool sn_sim_player_advance(struct sn_sim_player *g);

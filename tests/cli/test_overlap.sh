@@ -105,9 +105,12 @@ sed 's/overlap: none/overlap: auto, zero: 1/' "$tmp/70b.yaml" >"$tmp/70b-zero.ya
 sed 's/overlap: none/overlap: auto, zero: 1, schedule: combined, virtual_stages: 2/' "$tmp/70b.yaml" >"$tmp/70b-turns.yaml"
 plain=$(seconds "$tmp/70b-zero.yaml") turns=$(seconds "$tmp/70b-turns.yaml")
 ok "and in turns: $turns s in place of $plain" awk "BEGIN { exit !($turns < 0.83 * $plain) }"
-run "$plan" "$tmp/70b-turns.yaml" --ranks 256 --explain 0
+run "$plan" "$tmp/70b-turns.yaml" --ranks 256 --explain 128
 like "which turns is told" "$out" 'segments in turn, the first of them:'
 like "piece by piece" "$out" 'backward [0-9]*\.\.[0-9]*, forward [0-9]*\.\.'
+like "each wait is told with what hides it" "$out" 'l20.ffn.down  *tensor  *[0-9.]*  *[0-9.]*  *[0-9.]*  gemm l[0-9]*.ffn'
+like "and each axis" "$out" '^  tensor  *[0-9.]*  *[0-9.]*  *[0-9.]*  [0-9.]* % of the step$'
+like "and what no order hides" "$out" 'no order of these stands for less'
 sed 's/overlap: none/overlap: both/' "$tmp/70b.yaml" >"$tmp/both.yaml"
 run "$plan" "$tmp/both.yaml" --ranks 256
 is "another word is refused" "$rc" 2
