@@ -16,6 +16,12 @@
  *
  * Accumulation: acc[o] says whether out[o] is overwritten or added to. SN_ADD is legal only where
  * the table below marks the output "+".
+ * Exact sums: attr.exact.of says that sums have the same bits in every order, so that parts of them may
+ * be anywhere: terms are rounded to multiples of a quantum and added in fp64 (exact.h). A term is a row
+ * of COLSUM, of norms' dw and db, of EMBED_GRAD and POS_GRAD; the product over `depth` of k, the bias and
+ * the addend of GEMM; the loss of a row; the square of a gradient, exactly, to scalars.sq_exact in place of
+ * sq_norm. The outputs that are sums of rows, and C, may then be fp64. CROSS_ENTROPY and CE_PART take the
+ * vocabulary in parts of `depth` words, of which CE_PART gives one after the other: part[P R,3].
  * Where rows lie: row r of an operand of T rows has the sample and position that kernels/position.h
  * says; with one context rank and row0 = 0 that is sample r / S, position r % S.
  *
@@ -249,6 +255,8 @@ enum sn_op_kind { SN_OP_KINDS(SN_OP_KIND_OF) SN_NKERNELS };
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
 enum sn_acc { SN_WRITE, SN_ADD };
 enum sn_epilogue { SN_EPILOGUE_NONE, SN_EPILOGUE_ACT, SN_EPILOGUE_ACT_DX, SN_EPILOGUE_COLSUM };
+/* Of what an operation's sums are, where they are to have the same bits in every order (exact.h). */
+enum sn_exact { SN_EXACT_NONE, SN_EXACT_VALUES, SN_EXACT_ROWS, SN_EXACT_WEIGHTS, SN_EXACT_LOSSES };
 enum sn_fp8 { SN_FP8_NONE, SN_FP8_FORWARD, SN_FP8_BACKWARD, SN_FP8_BLOCKS, SN_FP8_LINES };
 
 /* Positions of operands, in the order of the table above: inputs, then outputs. */
@@ -397,6 +405,13 @@ struct sn_stream_attr {
     int32_t member;     /* ENCODE: this rank's, of the group that sends */
 };
 
+/* GEMM, EXPERT_GEMM, sums over rows, losses and norms of gradients */
+struct sn_exact_attr {
+    enum sn_exact of;
+    int32_t
+        depth; /* GEMM, EXPERT_GEMM: of a term of a product; CE_PART and CROSS_ENTROPY: of a part */
+};
+
 struct sn_attr {
     enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */
     float eps;       /* norms */
@@ -413,6 +428,7 @@ struct sn_attr {
     struct sn_optimizer_attr optimizer;
     struct sn_experts_attr experts;
     struct sn_stream_attr stream;
+    struct sn_exact_attr exact;
 };
 
 struct sn_args {

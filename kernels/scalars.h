@@ -31,7 +31,9 @@ enum sn_agree {
     SN_AGREE_LOST = 0,                 /* scalars.codec_error, pair after pair */
     SN_AGREE_OFF_PLAN = 2 * SN_NCODED, /* bytes sent beside those planned, by axis */
     SN_NAGREE_AXES = 8,                /* at least as many as there are */
-    SN_NAGREE_CODED = SN_AGREE_OFF_PLAN + SN_NAGREE_AXES
+    SN_NAGREE_CODED = SN_AGREE_OFF_PLAN + SN_NAGREE_AXES,
+    /* where sums are exact, behind all else: */
+    SN_NAGREE_EXACT = 4 /* scalars.sq_exact */
 };
 
 struct sn_scalars {
@@ -49,8 +51,11 @@ struct sn_scalars {
     double loss_sum;           /* sum of token cross-entropies of this rank (then of all ranks) */
     double balance_sum, z_sum; /* of routers, over tokens and layers (then of all ranks) */
     double sq_norm;            /* sum of squares of the (still scaled) gradients */
-    double grad_norm;          /* true global norm, before clipping */
-    int64_t nonfinite;         /* gradient elements that are NaN or infinite */
+    /* the same where it is exact: 32 bits each of a number of 128 bits, in units of 2^-92, the lowest
+     * first; not carried on, so that ranks add theirs up exactly */
+    double sq_exact[SN_NAGREE_EXACT];
+    double grad_norm;                 /* true global norm, before clipping */
+    int64_t nonfinite;                /* gradient elements that are NaN or infinite */
     double codec_error[SN_NCODED][2]; /* sums of squares: lost, encoded (then of all ranks) */
     int32_t codec_fault; /* enum sn_codec_fault of a stream that a device's DECODE refused, or 0 */
     int64_t ok;          /* 1: this step updates, 0: overflow, every update is a no-op */
@@ -61,7 +66,7 @@ struct sn_scalars {
     int64_t scale_age;  /* updates since the loss scale last changed */
     int64_t skipped;    /* steps skipped for overflow so far */
     /* agreed by the step-end all-reduce: sums over ranks */
-    double agree[SN_NAGREE + SN_NAGREE_CODED];
+    double agree[SN_NAGREE + SN_NAGREE_CODED + SN_NAGREE_EXACT];
 };
 
 #endif

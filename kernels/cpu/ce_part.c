@@ -42,11 +42,14 @@ static __attribute__((noinline)) void add_piece(const float *v, int64_t n, float
     *max = m;
 }
 
-struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_mat *x, int64_t r, int64_t words, float *wide)
+struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_args *a, int64_t r, int64_t p, float *wide)
 {
+    const struct sn_mat *x = &a->in[SN_CE_PART_LOGITS];
     struct sn_ce_sum s = {0, -INFINITY};
-    for (int64_t c = 0; c < words; c += SN_CE_PIECE) {
-        int64_t n = words - c < SN_CE_PIECE ? words - c : SN_CE_PIECE;
+    int64_t words = sn_ce_words(a), depth = sn_ce_depth(a), end = (p + 1) * depth;
+    end = end < words ? end : words;
+    for (int64_t c = p * depth; c < end; c += SN_CE_PIECE) {
+        int64_t n = end - c < SN_CE_PIECE ? end - c : SN_CE_PIECE;
         add_piece(sn_ce_piece(x, r, c, n, wide), n, &s.max, &s.sum);
     }
     return s;
@@ -55,15 +58,16 @@ struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_mat *x, int64_t r, int64_t word
 SN_KERNEL(sn_ce_part)
 {
     const struct sn_mat *x = &a->in[SN_CE_PART_LOGITS];
-    int64_t words = sn_ce_words(a);
+    int64_t depth = sn_ce_depth(a), items = sn_ce_parts(a) * x->rows;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t r = 0; r < x->rows; r++) {
-        float wide[SN_CE_PIECE], *part = sn_mat_row(&a->out[SN_CE_PART_PART], r);
-        struct sn_ce_sum s = SN_K(sn_ce_row)(x, r, words, wide);
-        int64_t target = sn_ce_column(a, r);
+    for (int64_t i = 0; i < items; i++) {
+        float wide[SN_CE_PIECE], *part = sn_mat_row(&a->out[SN_CE_PART_PART], i);
+        int64_t p = i / x->rows, r = i % x->rows, target = sn_ce_column(a, r);
+        struct sn_ce_sum s = SN_K(sn_ce_row)(a, r, p, wide);
+        bool here = target >= p * depth && target < (p + 1) * depth;
         part[0] = s.max;
         part[1] = (float)s.sum;
-        part[2] = target < 0 ? 0.0f : *sn_ce_piece(x, r, target, 1, wide);
+        part[2] = here ? *sn_ce_piece(x, r, target, 1, wide) : 0.0f;
     }
     return 0;
 }

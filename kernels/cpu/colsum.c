@@ -8,7 +8,7 @@ static void strip(const struct sn_args *a, int64_t c, int64_t n)
     const struct sn_mat *dy = &a->in[SN_COLSUM_DY];
     float buf[SN_TILE_COLS];
     struct sn_colsum db;
-    sn_colsum_start(&db, n);
+    sn_colsum_start(&db, a, n);
     for (int64_t r = 0; r < dy->rows; r++) {
         const float *dyp = sn_get(dy, r, c, n, buf);
 #pragma omp simd

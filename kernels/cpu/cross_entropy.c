@@ -13,16 +13,34 @@
  */
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/vmath.h"
+#include "kernels/exact.h"
 
 struct row {
     double lse;
     float chosen; /* the target's logit */
 };
 
+/* The sum of the row, of parts as ranks would have them. */
+static struct sn_ce_sum sum_of_parts(const struct sn_args *a, int64_t r, float *wide)
+{
+    struct sn_ce_sum all = {0, -INFINITY}, part[SN_CE_PARTS];
+    int64_t n = sn_ce_parts(a);
+    for (int64_t p = 0; p < n; p++) {
+        part[p] = SN_K(sn_ce_row)(a, r, p, wide);
+        all.max = part[p].max > all.max ? part[p].max : all.max;
+    }
+    if (n == 1)
+        return part[0];
+    double base = all.max == -INFINITY ? 0.0 : (double)all.max;
+    for (int64_t p = 0; p < n; p++)
+        all.sum += (double)(float)part[p].sum * exp((double)part[p].max - base);
+    return all;
+}
+
 static struct row row_here(const struct sn_args *a, int64_t r, float *wide)
 {
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS];
-    struct sn_ce_sum s = SN_K(sn_ce_row)(x, r, sn_ce_words(a), wide);
+    struct sn_ce_sum s = sum_of_parts(a, r, wide);
     int64_t target = sn_ce_column(a, r);
     /* A target that is no word must not pass as a loss. */
     float chosen = target < 0 ? NAN : *sn_ce_piece(x, r, target, 1, wide);
@@ -107,8 +125,11 @@ SN_KERNEL(sn_cross_entropy)
         if (a->out[SN_CROSS_ENTROPY_DLOGITS].p)
             row_gradient(a, r, row.lse, scale, wide);
     }
-    for (int64_t r = 0; r < x->rows; r++)
-        s->loss_sum += (double)*(const float *)sn_mat_row(losses, r);
+    double shift = a->attr.exact.of ? sn_exact_shift(SN_EXACT_LOSSES, s) : 0;
+    for (int64_t r = 0; r < x->rows; r++) {
+        double loss = (double)*(const float *)sn_mat_row(losses, r);
+        s->loss_sum += shift != 0 ? sn_exact_round(loss, shift) : loss;
+    }
     return 0;
 }
 

@@ -7,7 +7,10 @@
 
 #include "kernels/cpu/cpu.h"
 
-enum { SN_CE_PIECE = 1024 /* columns that are summed in fp32 */ };
+enum {
+    SN_CE_PIECE = 1024, /* columns that are summed in fp32 */
+    SN_CE_PARTS = 64    /* parts of a row here, at most */
+};
 
 /* How many columns of the logits are words; the others, at the end, are padding. */
 static inline int64_t sn_ce_words(const struct sn_args *a)
@@ -31,6 +34,17 @@ static inline int64_t sn_ce_column(const struct sn_args *a, int64_t r)
     return c >= 0 && c < sn_ce_words(a) ? c : -1;
 }
 
+/* Columns of a part, and how many parts the columns here are. */
+static inline int64_t sn_ce_depth(const struct sn_args *a)
+{
+    return a->attr.exact.depth ? a->attr.exact.depth : a->in[SN_CROSS_ENTROPY_LOGITS].cols;
+}
+
+static inline int64_t sn_ce_parts(const struct sn_args *a)
+{
+    return a->in[SN_CROSS_ENTROPY_LOGITS].cols / sn_ce_depth(a);
+}
+
 /* Columns c .. c + n - 1 of row r as fp32: in place, or converted to `wide`. */
 static inline const float *sn_ce_piece(const struct sn_mat *x, int64_t r, int64_t c, int64_t n,
                                        float *wide)
@@ -48,8 +62,8 @@ struct sn_ce_sum {
     float max;
 };
 
-/* Over the first `words` columns of row r, in pieces whose sums add up in double; (-infinity, 0)
- * when there are none. `wide` has room for a piece. */
-struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_mat *x, int64_t r, int64_t words, float *wide);
+/* Over the words of part p of row r, in pieces whose sums add up in double; (-infinity, 0) when there
+ * are none. `wide` has room for a piece. */
+struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_args *a, int64_t r, int64_t p, float *wide);
 
 #endif

@@ -48,10 +48,18 @@ SN_KERNEL(sn_embed)
     return 0;
 }
 
+static void add_exactly(double *to, const float *from, int64_t n, double shift)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        to[i] += sn_exact_round((double)from[i], shift);
+}
+
 /* Rows in order within each column: repeated ids add up in one order for every thread count. */
 static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_EMBED_GRAD_DY], *dw = &a->out[SN_EMBED_GRAD_DW];
+    double shift = sn_exact_shift(a->attr.exact.of, a->scalars);
     float buf[SN_TILE_COLS];
     for (int64_t r = 0; r < dy->rows; r++) {
         int64_t id = row_of_word(a, dw, r);
@@ -59,6 +67,10 @@ static void embed_grad_strip(const struct sn_args *a, int64_t c, int64_t n)
             continue;
         const float *from = sn_get(dy, r, c, n, buf);
         float *to = sn_at(dw, id, c);
+        if (shift != 0) {
+            add_exactly(sn_at(dw, id, c), from, n, shift);
+            continue;
+        }
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             to[i] += from[i];
@@ -96,21 +108,32 @@ static int64_t first_row_at(const struct sn_attr *at, int64_t position)
 static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t n)
 {
     const struct sn_mat *dy = &a->in[SN_POS_GRAD_DY];
-    float *dp = sn_at(&a->out[SN_POS_GRAD_DP], s, c), buf[SN_TILE_COLS];
-    double sum[SN_TILE_COLS];
+    const struct sn_mat *to = &a->out[SN_POS_GRAD_DP];
+    bool wide = to->dtype == SN_F64;
+    float *dp = sn_at(to, s, c), buf[SN_TILE_COLS];
+    double sum[SN_TILE_COLS], *wide_dp = sn_at(to, s, c);
+    double shift = sn_exact_shift(a->attr.exact.of, a->scalars);
     int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr.position);
     if (first >= dy->rows && a->acc[SN_POS_GRAD_DP] == SN_ADD)
         return;
     for (int64_t i = 0; i < n; i++)
-        sum[i] = a->acc[SN_POS_GRAD_DP] == SN_ADD ? (double)dp[i] : 0.0;
+        sum[i] = a->acc[SN_POS_GRAD_DP] != SN_ADD ? 0.0 : wide ? wide_dp[i] : (double)dp[i];
     for (int64_t r = first; r < dy->rows; r += rows) {
         const float *from = sn_get(dy, r, c, n, buf);
+        if (shift != 0) {
+            add_exactly(sum, from, n, shift);
+            continue;
+        }
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             sum[i] += (double)from[i];
     }
-    for (int64_t i = 0; i < n; i++)
-        dp[i] = (float)sum[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (wide)
+            wide_dp[i] = sum[i];
+        else
+            dp[i] = (float)sum[i];
+    }
 }
 
 SN_KERNEL(sn_pos_grad)

@@ -122,8 +122,8 @@ static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int6
     const struct sn_mat *dy = &a->in[SN_NORM_DW_DY], *x = &a->in[SN_NORM_DW_X];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS];
     struct sn_colsum dw, db;
-    sn_colsum_start(&dw, n);
-    sn_colsum_start(&db, n);
+    sn_colsum_start(&dw, a, n);
+    sn_colsum_start(&db, a, n);
     for (int64_t r = 0; r < x->rows; r++) {
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
         struct stats st;

@@ -10,6 +10,7 @@
 #define SN_ROWS_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/exact.h"
 
 #include <omp.h>
 #include <stdbool.h>
@@ -149,14 +150,16 @@ static inline struct sn_args sn_flatten(const struct sn_args *a)
     return flat;
 }
 
-/* Sums of columns: fp32 inside SN_SUBROWS rows, double across. */
+/* Sums of columns: fp32 inside SN_SUBROWS rows, double across; exact ones (exact.h) of each row. */
 struct sn_colsum {
     float sub[SN_TILE_COLS];
     double sum[SN_TILE_COLS];
+    double shift; /* of exact sums; 0: others */
 };
 
-static inline void sn_colsum_start(struct sn_colsum *s, int64_t n)
+static inline void sn_colsum_start(struct sn_colsum *s, const struct sn_args *a, int64_t n)
 {
+    s->shift = sn_exact_shift(a->attr.exact.of, a->scalars);
     memset(s->sub, 0, (size_t)n * sizeof(s->sub[0]));
     memset(s->sum, 0, (size_t)n * sizeof(s->sum[0]));
 }
@@ -164,6 +167,15 @@ static inline void sn_colsum_start(struct sn_colsum *s, int64_t n)
 /* After row r: move the sub-sums on when a group of rows is full. */
 static inline void sn_colsum_row_done(struct sn_colsum *s, int64_t r, int64_t n)
 {
+    double shift = s->shift;
+    if (shift != 0) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            s->sum[i] += sn_exact_round((double)s->sub[i], shift);
+            s->sub[i] = 0.0f;
+        }
+        return;
+    }
     if ((r + 1) % SN_SUBROWS)
         return;
 #pragma omp simd
@@ -177,7 +189,10 @@ static inline void sn_colsum_store(const struct sn_colsum *s, const struct sn_ma
                                    enum sn_acc acc, int64_t c, int64_t n)
 {
     float *y = sn_at(out, 0, c);
-    for (int64_t i = 0; i < n; i++) {
+    double *wide = sn_at(out, 0, c);
+    for (int64_t i = 0; i < n && out->dtype == SN_F64; i++)
+        wide[i] = acc == SN_ADD ? wide[i] + s->sum[i] : s->sum[i];
+    for (int64_t i = 0; i < n && out->dtype != SN_F64; i++) {
         double sum = s->sum[i] + (double)s->sub[i];
         y[i] = (float)(acc == SN_ADD ? (double)y[i] + sum : sum);
     }

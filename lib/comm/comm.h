@@ -42,7 +42,7 @@ struct sn_transfer {
      * REDUCE_SCATTER without add: `out` may be the own block of `in`. Else they do not overlap. */
     const void *in;
     void *out;
-    bool add; /* REDUCE_SCATTER, fp32: add the sum to out instead of writing it */
+    bool add; /* REDUCE_SCATTER, fp32 and fp64: add the sum to out instead of writing it */
     int peer; /* SEND, RECV: member index */
     int tag;  /* SEND, RECV: 0 .. 32767; those of one pair and tag match in order of posting */
     /* planned, sn_collective_staging() of the largest group of its queue; shared by all of it */

@@ -127,7 +127,7 @@ static void sum_half_block(const struct sn_comm_parts *parts, int64_t at, int64_
 
 void sn_comm_sum(const struct sn_comm_parts *parts, int64_t n, enum sn_dtype dtype)
 {
-    assert(!parts->add || (dtype == SN_F32 && parts->out != parts->own));
+    assert(!parts->add || ((dtype == SN_F32 || dtype == SN_F64) && parts->out != parts->own));
     if (dtype == SN_F32 || dtype == SN_F64) {
         sum_wide(parts, n, dtype);
         return;

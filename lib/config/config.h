@@ -29,6 +29,7 @@ enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of thi
 
 enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
+enum sn_bits { SN_BITS_LAYOUT, SN_BITS_ALL };
 enum sn_router {
     SN_ROUTER_SOFTMAX,
     SN_ROUTER_SPARSEMIXER,
@@ -70,6 +71,7 @@ struct sn_run_config {
     enum sn_library_use attention; /* on a device: own kernels, auto, cuDNN's */
     bool tf32;                     /* on a device, of fp32 products */
     bool deterministic;
+    enum sn_bits bits;
     int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */
 };
@@ -393,6 +395,10 @@ bool sn_replica_node_fits(const struct sn_layout_config *l, int node);
 /* layout.compress: "A/B" or "A/B-diff" as A, or A-diff, in `first` and B in `second`: false, and
  * all in `first`, if it is one codec. */
 bool sn_coding_split(const char *text, char first[SN_NAME_MAX], char second[SN_NAME_MAX]);
+/* Does every layout give the same bits (run.bits)? Then sums are exact (kernels/exact.h), those over
+ * tokens of products of so many: a divisor of the sequence. */
+bool sn_config_exact(const struct sn_config *c);
+int sn_config_token_block(const struct sn_config *c);
 /* Is anything compressed? */
 bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */

@@ -39,6 +39,7 @@ static const char *const activations[] = {"gelu_tanh", "gelu", "silu", NULL};
 static const char *const channels[] = {"auto", "host", NULL};
 /* run.attention: enum sn_library_use */
 static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
+static const char *const bits[] = {"layout", "all", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
@@ -106,6 +107,8 @@ const struct sn_key sn_keys[] = {
         DEFAULT("false"), DECIDES},
     {ROW("run.deterministic", BOOL, AT(run.deterministic), "The same bits from run to run; false: on a GPU the gradients of attention, embeddings, biases and norms' weights are summed by atomics, in any order, which is faster and takes memory for attention. The processor always keeps its order."),
         DEFAULT("true"), DECIDES},
+    {ROW("run.bits", ENUM, AT(run.bits), "The same layout gives the same bits; all: every layout does. Sums over tokens, replicas and parts of matrices are then exact, of terms that no layout changes: gradients take 8 bytes a weight (docs/BITS.md). On the processor."),
+        NAMES(bits), DEFAULT("layout"), DECIDES},
     {ROW("run.threads", INT, AT(run.threads), "Threads per rank; auto divides the cores of the node among its ranks."),
         RANGE(1, 4096, "threads"), WORD("auto"), DEFAULT("auto")},
     {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; while it loads or saves, each block that is read or written is progress; 0: never."),

@@ -224,6 +224,17 @@ static void add_epilogue(const struct sn_program *prog, const struct sn_op *op, 
     w->bytes -= w->joined;
 }
 
+/* What rounding and adding a term of an exact sum costs, in FLOPs of products in fp32: measured with
+ * AVX-512 (docs/BITS.md). */
+enum { EXACT_TERM = 20 };
+
+static void add_terms(const struct sn_op *op, struct work *w)
+{
+    bool sums = op->kind == SN_OP_GEMM || op->kind == SN_OP_EXPERT_GEMM;
+    if (sums && op->attr.exact.of != SN_EXACT_NONE)
+        w->flops *= 1 + EXACT_TERM / (2.0 * op->attr.exact.depth);
+}
+
 static struct work work_of(const struct sn_machine_device *d, const struct sn_program *prog,
                            const struct sn_op *op)
 {
@@ -240,6 +251,7 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
                                   .epilogue = key.epilogue};
     if (key.epilogue)
         add_epilogue(prog, op, &w);
+    add_terms(op, &w);
     if (key.dtype == SN_U8)
         add_rounding(d, op, &w);
     return w;

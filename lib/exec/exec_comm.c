@@ -6,6 +6,7 @@
 
 #include "kernels/codec.h"
 
+#include <math.h>
 #include <string.h>
 
 int sn_exec_request_place(const struct sn_exec *x, const struct sn_op *op, int id, int slot)
@@ -190,6 +191,26 @@ static void take_coded(struct sn_exec *x, const struct sn_op *op, const double *
     memmove(s->agree + SN_NAGREE, from, SN_NAGREE_CODED * sizeof(*from));
 }
 
+/* Squares of gradients, where they are summed exactly: the last words. */
+static void put_exact(const struct sn_exec *x, const struct sn_op *op, double *words)
+{
+    const struct sn_scalars *s = sn_exec_scalars((struct sn_exec *)x);
+    if (op->attr.exact.of != SN_EXACT_NONE)
+        memcpy(words + sn_agree_words(op) - SN_NAGREE_EXACT, s->sq_exact, sizeof(s->sq_exact));
+}
+
+static void take_exact(struct sn_exec *x, const struct sn_op *op, const double *words)
+{
+    __extension__ unsigned __int128 sum = 0;
+    struct sn_scalars *s = sn_exec_scalars(x);
+    const double *from = words + sn_agree_words(op) - SN_NAGREE_EXACT;
+    if (op->attr.exact.of == SN_EXACT_NONE)
+        return;
+    for (int i = SN_NAGREE_EXACT - 1; i >= 0; i--)
+        sum = (sum << 32) + (uint64_t)from[i];
+    s->sq_norm = from[SN_NAGREE_EXACT - 1] < 0x1p31 ? (double)sum * 0x1p-92 : INFINITY;
+}
+
 enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct sn_err *err)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
@@ -202,6 +223,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     s->agree[SN_AGREE_GATHERED] = (double)x->routed.gathered;
     double *words = agreed_words(x, op);
     put_coded(x, op, words);
+    put_exact(x, op, words);
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -217,6 +239,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     take_coded(x, op, words);
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];
+    take_exact(x, op, words);
     s->nonfinite = (int64_t)s->agree[SN_AGREE_NONFINITE];
     s->balance_sum = s->agree[SN_AGREE_BALANCE];
     s->z_sum = s->agree[SN_AGREE_Z];

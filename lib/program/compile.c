@@ -306,6 +306,8 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     if (j->ops) /* shards and their places are the same on all backends */
         j->head_block =
             head_block(&j->ops->head, j->rows, words * (int64_t)sn_dtype_size(j->dtype));
+    if (sn_config_exact(c)) /* whole terms of its weights' gradient */
+        j->head_block = sn_round_up(j->head_block, sn_config_token_block(c));
     j->shm_bytes = sn_collective_shm_bytes(sn_grid_queues(&j->grid, SN_NAXES));
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);

@@ -80,7 +80,7 @@ void sn_pads_zero(const struct sn_job *j, struct sn_program *p, int bucket, int 
 static void open_bucket_grad(struct sn_emit *e, int bucket)
 {
     const struct sn_bucket *b = &e->job->buckets[bucket];
-    int g = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, 1, b->n, "grad.%.60s", b->name);
+    int g = sn_buffer_add(e->p, SN_CLASS_TEMP, b->grad_type, 1, b->n, "grad.%.60s", b->name);
     e->bucket_grad[bucket] = g;
     if (e->p->failed)
         return;
@@ -98,6 +98,9 @@ void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool
     op->acc[out] = e->grad_written[shard] ? SN_ACC_ADD
                    : over_micros          ? SN_ACC_FIRST_WRITES
                                           : SN_ACC_WRITE;
+    if (sn_config_exact(e->job->config))
+        op->attr.exact =
+            (struct sn_exact_attr){SN_EXACT_WEIGHTS, sn_config_token_block(e->job->config)};
     op->is_weight_grad = true;
     e->grad_written[shard] = true;
 }

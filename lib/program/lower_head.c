@@ -151,6 +151,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     h.x = sn_take(e, n->in[0], h.cut.want);
     h.w = sn_weight(e, shard);
     h.attr = sn_localised(e, n);
+    h.attr.exact.of = sn_config_exact(e->job->config) ? SN_EXACT_LOSSES : SN_EXACT_NONE;
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {

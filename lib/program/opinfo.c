@@ -284,9 +284,18 @@ int sn_op_update(enum sn_optimizer o)
 int sn_agree_words(const struct sn_op *op)
 {
     int coded = op->attr.stream.levels ? SN_NAGREE_CODED : 0;
+    int exact = op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0;
     if (op->attr.experts.count)
-        return SN_NAGREE + (int)op->attr.experts.rows + coded;
-    return coded ? SN_NAGREE + coded : SN_NAGREE_DENSE;
+        return SN_NAGREE + (int)op->attr.experts.rows + coded + exact;
+    return coded || exact ? SN_NAGREE + coded + exact : SN_NAGREE_DENSE;
+}
+
+int sn_agreed_words(const struct sn_config *c)
+{
+    struct sn_op op = {
+        .attr.experts = {.count = c->model.experts.count, .rows = sn_expert_load_words(&c->model)},
+        .attr.exact.of = sn_config_exact(c) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE};
+    return sn_agree_words(&op);
 }
 
 int sn_expert_load_words(const struct sn_model_config *m)

@@ -407,8 +407,10 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
 /* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words),
- * and with attr.stream.levels SN_NAGREE_CODED words of codecs. */
+ * and with attr.stream.levels SN_NAGREE_CODED words of codecs, with attr.exact those of the norm. */
 int sn_agree_words(const struct sn_op *op);
+/* Of a step's end, codecs left out. */
+int sn_agreed_words(const struct sn_config *c);
 /* Of a model: layers with experts x experts. */
 int sn_expert_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says; of

@@ -157,6 +157,8 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
         b.sum = SN_GROUP_TIED;
     }
     b.grad_type = u->matrix ? j->config->train.grad_dtype : SN_F32;
+    if (sn_config_exact(j->config) && !b.is_bias)
+        b.grad_type = SN_F64;
     b.held = *(b.is_bias ? sn_zero_holding(0) : j->held);
     b.layer = sn_gradients_are_temporary(&b.held) ? sn_unit_of(j, &j->model->nodes[u->first]) : 0;
     if (!b.trains && !b.counts)

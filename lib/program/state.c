@@ -96,9 +96,11 @@ static void experts_load(struct sn_job *j, struct sn_program *p)
         return;
     j->expert_load =
         sn_buffer_add(p, SN_CLASS_SCALARS, SN_F32, sn_expert_layers(m), m->experts.count, "load");
-    j->agreed = sn_buffer_add(
-        p, SN_CLASS_SCALARS, SN_F64, 1,
-        SN_NAGREE + words + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0), "agreed");
+    j->agreed =
+        sn_buffer_add(p, SN_CLASS_SCALARS, SN_F64, 1,
+                      SN_NAGREE + words + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0) +
+                          (sn_config_exact(j->config) ? SN_NAGREE_EXACT : 0),
+                      "agreed");
 }
 
 void sn_state_buffers(struct sn_job *j, struct sn_program *p)

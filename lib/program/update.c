@@ -111,10 +111,10 @@ static struct sn_view gradients(struct sn_program *p, const struct sn_bucket *b,
 static void tile_norm(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
                       struct tile t)
 {
-    (void)j; /* the bucket says it all */
     struct sn_view g = gradients(p, b, t, b->alike);
     struct sn_op *op = sn_op_add(p, SN_OP_SQ_NORM, "grad_norm.%.40s", b->name);
     op->in[SN_SQ_NORM_G] = g;
+    op->attr.exact.of = sn_config_exact(j->config) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE;
     op->only = b->alike;
 }
 
@@ -212,6 +212,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->attr.experts.count = j->config->model.experts.count;
     op->attr.experts.rows = sn_expert_load_words(&j->config->model);
     op->attr.stream.levels = sn_job_agrees_on_codecs(j);
+    op->attr.exact.of = sn_config_exact(j->config) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE;
     op = sn_op_add(p, SN_OP_CLIP_SCALE, "clip_scale");
     op->attr.optimizer.dynamic_scale =
         j->config->train.precision == SN_F16 && j->config->train.loss_scale == 0;

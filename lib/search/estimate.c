@@ -291,10 +291,8 @@ static enum sn_status finish(struct estimation *k, double *seconds, struct sn_er
         update = fmax(update, fmax(cost.update + cost.coded, cost.gather));
     }
     int ranks = k->l->data * sn_config_copy_ranks(k->l);
-    int load = sn_expert_load_words(&k->e->config.model);
     if (ranks > 1)
-        agreed += comm(k, SN_ALL_REDUCE, load ? SN_NAGREE + load : SN_NAGREE_DENSE, SN_F64,
-                       SN_GROUP_WORLD);
+        agreed += comm(k, SN_ALL_REDUCE, sn_agreed_words(&k->e->config), SN_F64, SN_GROUP_WORLD);
     *seconds = agreed + update + k->e->software->step_fixed;
     return SN_OK;
 }

@@ -35,7 +35,7 @@ int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, 
     int64_t staging = staging_of(net, &queues);
     int64_t load = sn_expert_load_words(&e->config.model); /* program/state.c */
     int64_t experts =
-        load ? sn_round_up(load * 4, 64) + sn_round_up((SN_NAGREE + load) * 8, 64) : 0;
+        load ? sn_round_up(load * 4, 64) + sn_round_up(sn_agreed_words(&e->config) * 8, 64) : 0;
     return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
            sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
            sn_round_up(sn_round_up(staging, 64), PAGE) + sn_collective_shm_bytes(queues);

@@ -202,8 +202,8 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->lr = (float)sn_lr_at(c, step);
     s->clip = (float)c->optimizer.clip;
     s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
-    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = 0;
-    s->nonfinite = 0;
+    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->nonfinite = 0;
+    memset(s->sq_exact, 0, sizeof(s->sq_exact));
     t->loss_scale = s->loss_scale;
     sn_codec_monitor_begin(t, step);
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);

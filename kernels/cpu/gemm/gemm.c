@@ -8,12 +8,15 @@
  *
  * An element of C is summed over k in the same order whatever the number of threads: results are
  * bit-identical for any number. When C is not fp32, sums over several blocks of k are kept in fp32
- * scratch and rounded once.
+ * scratch and rounded once. gemm_exact.c has sums
+ * that are the same in every order.
  *
  * Where the instruction set multiplies bf16 (bf16.h), two bf16 operands are packed as they are: an
  * element takes half the room, so blocks of k are twice as deep, and tiles have its own size.
  */
 #include "kernels/cpu/gemm/gemm_block.h"
+
+#include "kernels/exact.h"
 
 #include <omp.h>
 
@@ -27,6 +30,13 @@ enum {
     SPARE = 64,       /* columns of bf16 that are SN_GEMM_NEAR floats or more */
     BEYOND = 1 << 20, /* floats that no cache keeps until they are wanted */
 };
+
+/* Of a block of k of exact sums: whole terms, as many as there is room for. */
+static int64_t exact_depth(int64_t k, int64_t depth)
+{
+    int64_t most = depth < DEEP ? DEEP / depth * depth : depth;
+    return k < most ? k : most;
+}
 
 static struct sn_gemm_job job_of(const struct sn_args *a)
 {
@@ -46,13 +56,16 @@ static struct sn_gemm_job job_of(const struct sn_args *a)
     int64_t blocks = (j.k + deepest - 1) / deepest;
     j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
     j.kc = j.bf16 ? sn_bf16_depth(j.bf16, j.kc) : j.kc;
+    j.exact = a->attr.exact.of != SN_EXACT_NONE;
+    if (j.exact)
+        j.kc = j.bf16 ? a->attr.exact.depth : exact_depth(j.k, a->attr.exact.depth);
     j.mc = j.kc > times * KC ? MC * KC / DEEP : MC;
     j.nc = j.kc > times * KC ? NC * KC / DEEP : NC;
     if (j.bf16 && j.bf16->near)
         j.nc -= SPARE; /* beside them lie the sums of a row of tiles */
     j.accumulates = a->acc[SN_GEMM_C] == SN_ADD;
-    j.wide_sums = half && blocks > 1;
-    j.streams = j.bf16 && j.bf16->streams && blocks == 1 && j.m * j.n > BEYOND &&
+    j.wide_sums = j.exact ? j.c->dtype != SN_F64 && j.k > j.kc : half && blocks > 1;
+    j.streams = !j.exact && j.bf16 && j.bf16->streams && blocks == 1 && j.m * j.n > BEYOND &&
                 (uintptr_t)j.c->p % 64 == 0 && j.c->ld % SN_LINE == 0;
     return j;
 }
@@ -105,7 +118,7 @@ static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
  * need wide sums for no k for which those of fp32 need none. */
 static size_t floats_per_thread(const struct sn_gemm_job *j)
 {
-    bool sums = j->c->dtype != SN_F32 && j->k > DEEP;
+    bool sums = j->exact ? j->wide_sums : j->c->dtype != SN_F32 && j->k > DEEP;
     return floats_a + floats_b + floats_line + (sums ? floats_sums : 0);
 }
 
@@ -127,7 +140,8 @@ static void thread_part(const struct sn_gemm_job *j, int i, int threads)
         most_cols = (col_end - col) / j->nr * j->nr + j->nr;
     if (j->wide_sums && most_rows > 0) {
         most_rows = most_rows < HC ? most_rows : HC;
-        int64_t fitting = SUMS / ((most_rows + j->mr - 1) / j->mr * j->mr) / j->nr * j->nr;
+        int64_t sums = j->exact ? SUMS / 2 : SUMS;
+        int64_t fitting = sums / ((most_rows + j->mr - 1) / j->mr * j->mr) / j->nr * j->nr;
         most_cols = fitting < most_cols ? fitting : most_cols;
         w.sums_row = most_cols;
     }
@@ -144,6 +158,17 @@ static void thread_part(const struct sn_gemm_job *j, int i, int threads)
     }
 }
 
+static void no_terms(const struct sn_gemm_job *j)
+{
+    struct sn_gemm_work w = {.rows = j->m, .cols = j->n};
+    for (int64_t r = 0; r < j->m; r += j->mr) {
+        for (int64_t c = 0; c < j->n; c += j->nr) {
+            double nothing[SN_GEMM_LARGEST] = {0};
+            SN_K(sn_gemm_finish_exact)(j, &w, (int64_t[2]){r, c}, nothing);
+        }
+    }
+}
+
 SN_KERNEL(sn_gemm_alone)
 {
     struct sn_args rounded;
@@ -152,8 +177,12 @@ SN_KERNEL(sn_gemm_alone)
         a = &rounded;
     }
     struct sn_gemm_job j = job_of(a);
+    j.shift = sn_exact_shift(a->attr.exact.of, a->scalars);
     if (j.k == 0) {
-        SN_K(sn_gemm_without_product)(&j);
+        if (j.exact)
+            no_terms(&j);
+        else
+            SN_K(sn_gemm_without_product)(&j);
         return 0;
     }
 #pragma omp parallel num_threads(threads)

@@ -37,6 +37,18 @@ static void last_part(const struct sn_gemm_job *j, const struct sn_gemm_work *w,
                       struct sn_bf16_tile *t, const int64_t at[2])
 {
     float buffer[SN_GEMM_LARGEST];
+    double terms[SN_GEMM_LARGEST];
+    if (j->exact) { /* the whole block of k is one */
+        memset(buffer, 0, sizeof(buffer));
+        t->c = buffer;
+        t->c_row = j->nr;
+        t->rows = w->row + w->rows - at[0] < j->mr ? w->row + w->rows - at[0] : j->mr;
+        t->cols = w->col + w->cols - at[1] < j->nr ? w->col + w->cols - at[1] : j->nr;
+        j->bf16->tile(t);
+        SN_K(sn_gemm_terms)(terms, buffer, j->mr * j->nr, j->shift, true);
+        SN_K(sn_gemm_finish_exact)(j, w, at, terms);
+        return;
+    }
     struct sn_gemm_target to = SN_K(sn_gemm_target)(j, w, at, buffer);
     t->c = to.c;
     t->c_row = to.c_row;

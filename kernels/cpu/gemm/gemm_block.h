@@ -27,6 +27,8 @@ struct sn_gemm_job {
     int64_t mr, nr;                      /* rows and columns of a tile */
     bool accumulates;                    /* C += */
     bool wide_sums;                      /* C is not fp32 and k has several blocks */
+    bool exact;   /* sums of blocks of k are (exact.h), in fp64: C's, or the scratch's */
+    double shift; /* of such */
     bool streams; /* C's tiles may bypass the caches: it is larger than they are */
 };
 
@@ -35,9 +37,9 @@ struct sn_gemm_work {
     int64_t row, rows, col, cols; /* current block of C */
     int64_t l, depth;             /* current block of k */
     float *packed_a, *packed_b, *line;
-    float *near; /* sums of a row of bf16 tiles, one tile after the other */
-    float *sums; /* for wide sums only */
-    int64_t sums_row;
+    float *near;      /* sums of a row of bf16 tiles, one tile after the other */
+    float *sums;      /* for wide sums only; exact ones: doubles */
+    int64_t sums_row; /* elements */
 };
 
 /* Rows [row, row + rows) of the current block against all of B's, which the first rows pack. */
@@ -62,6 +64,11 @@ struct sn_gemm_target SN_K(sn_gemm_target)(const struct sn_gemm_job *j,
 /* Once the product is there: what lies in the buffer goes to C. */
 void SN_K(sn_gemm_finish)(const struct sn_gemm_job *j, const struct sn_gemm_work *w,
                           const struct sn_gemm_target *t);
+/* Exact sums (gemm_exact.c): n values of the product over `depth` of k as terms of `sum`, which the
+ * first of them begin; and the sum of a tile's terms in a block of k, whole rows, to C. */
+void SN_K(sn_gemm_terms)(double *sum, const float *product, int64_t n, double shift, bool first);
+void SN_K(sn_gemm_finish_exact)(const struct sn_gemm_job *j, const struct sn_gemm_work *w,
+                                const int64_t at[2], double *terms);
 /* A product of depth 0: bias, addend and the old C alone. */
 void SN_K(sn_gemm_without_product)(const struct sn_gemm_job *j);
 

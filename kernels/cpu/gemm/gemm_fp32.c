@@ -30,6 +30,35 @@ static void ask_for(const struct sn_block *b, int64_t part, int64_t parts, struc
     t->next_every = (b->rows + rows - 1) / rows;
 }
 
+/* Of a tile that is a sum of terms: each `depth` of k is one. Only the first asks for the next panel. */
+static void exact_tile(const struct sn_gemm_job *j, const struct sn_gemm_work *w,
+                       struct sn_tile *of, const int64_t at[2])
+{
+    struct sn_tile t = *of;
+    float product[SN_MR * SN_NR];
+    double terms[SN_MR * SN_NR];
+    int64_t depth = j->a->attr.exact.depth, whole = t.k;
+    memset(product, 0, sizeof(product)); /* a tile writes its columns alone */
+    for (int64_t i = 0; i < SN_MR && j->c->dtype == SN_F64 && at[0] + i < j->m; i++) {
+        const double *c = (const double *)sn_mat_row(j->c, at[0] + i) + at[1];
+        for (int64_t n = 0; n < SN_NR; n += SN_LINE / 2)
+            __builtin_prefetch(c + n, 1);
+    }
+    t.c = product;
+    t.c_row = SN_NR;
+    t.add = false;
+    for (int64_t l = 0; l < whole; l += depth) {
+        t.k = whole - l < depth ? whole - l : depth;
+        SN_K(sn_gemm_tile)(&t, w->col + w->cols - at[1]);
+        SN_K(sn_gemm_terms)(terms, product, SN_MR * SN_NR, j->shift, l == 0);
+        t.a += depth * t.a_step;
+        t.b += depth * t.b_step;
+        t.next = (const char *)t.b;
+        t.next_step = 0;
+    }
+    SN_K(sn_gemm_finish_exact)(j, w, at, terms);
+}
+
 static void one_tile(const struct sn_gemm_job *j, const struct sn_gemm_work *w, struct sn_tile *t,
                      const int64_t at[2])
 {
@@ -71,7 +100,7 @@ void SN_K(sn_gemm_rows_fp32)(const struct sn_gemm_job *j, const struct sn_gemm_w
                          : w->packed_a + (r - in_place) * w->depth;
             t.a_row = stored ? x->ld : by_steps ? 1 : w->depth;
             t.a_step = by_steps ? SN_MR : 1;
-            one_tile(j, w, &t, (int64_t[2]){row + r, w->col + c});
+            (j->exact ? exact_tile : one_tile)(j, w, &t, (int64_t[2]){row + r, w->col + c});
         }
     }
 }

@@ -1,0 +1,62 @@
+/*
+ * rules_bits.c - run.bits: all, and what it does not go with yet (docs/BITS.md).
+ */
+#include "lib/config/settings.h"
+
+bool sn_config_exact(const struct sn_config *c)
+{
+    return c->run.bits == SN_BITS_ALL;
+}
+
+enum { LEAST = 8, MOST = 512, PARTS = 4 };
+
+static int divisor_up_to(int n, int most)
+{
+    int d = most < n ? most : n;
+    while (n % d)
+        d--;
+    return d;
+}
+
+/* Several to a sequence, so that ranks may share it out; but not so small that their sums cost much. */
+int sn_config_token_block(const struct sn_config *c)
+{
+    int seq = c->model.seq, quarter = seq / PARTS < MOST ? seq / PARTS : MOST;
+    int block = quarter >= LEAST ? divisor_up_to(seq, quarter) : 0;
+    return block >= LEAST ? block : divisor_up_to(seq, MOST);
+}
+
+/* What stands against it: the key, and what it says. */
+struct obstacle {
+    bool is_there;
+    const char *key, *says, *use;
+};
+
+enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings *s,
+                            struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    const struct obstacle all[] = {
+        {c->run.backend != SN_BACKEND_CPU, "run.backend",
+         "other than cpu has kernels that sum in an order of their own", "run.backend: cpu"},
+        {c->train.precision == SN_F16, "train.precision", "fp16 scales gradients", "fp32 or bf16"},
+        {c->train.fp8 != SN_FP8_OFF, "train.fp8", "scales operands by what a rank holds of them",
+         "off"},
+        {c->train.grad_dtype != SN_F32, "train.grad_dtype", "bf16 rounds partial sums", "fp32"},
+        {sn_config_compresses(c), "layout.compress", "rounds what ranks send", "none"},
+        {c->model.experts.count > 0, "model.experts", "is not built yet", "a dense model"},
+        {l->tensor > 1, "layout.tensor", "of more than 1 is not built yet", "1"},
+        {l->context > 1, "layout.context", "of more than 1 is not built yet", "1"},
+    };
+    for (size_t i = 0; sn_config_exact(c) && i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i].is_there)
+            return sn_settings_fail(s, "run.bits", err, "all: %s %s; use %s, or bits: layout",
+                                    all[i].key, all[i].says, all[i].use);
+    int block = sn_config_token_block(c);
+    if (sn_config_exact(c) && block < LEAST && block < c->model.seq)
+        return sn_settings_fail(s, "run.bits", err,
+                                "all: sums are over blocks of tokens, and no number of %d to %d "
+                                "divides model.seq (%d); use another length, or bits: layout",
+                                LEAST, MOST, c->model.seq);
+    return SN_OK;
+}

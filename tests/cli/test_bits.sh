@@ -1,0 +1,60 @@
+#!/bin/sh
+# test_bits.sh - run.bits: all: the sha256 of the weights is one for every layout, shrink and regrow
+# included; what it does not go with is refused by name. tests/equiv/bits.sh has all layouts.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+. tests/lib/bits.sh
+make_tokens "$tmp/tok"
+
+equal() { # name ranks layout
+    bits_run "$@"
+    is "the bits of one rank: $1" "$hash" "$one"
+}
+
+for family in llama gpt2; do
+    bits_run "$family" 1 ''
+    one=$hash
+    ok "$family has weights" test "$one" != failed
+    equal "$family-micro-batch-3" 1 'micro_batch: 3'
+    equal "$family-data-3" 3 'data: 3, micro_batch: 2, zero: 1'
+    equal "$family-pipeline-2-data-2" 4 'pipeline: 2, data: 2, zero: 2'
+done
+family=llama
+equal_at_first=$one
+bits_run one 1 ''
+one=$hash
+ok "families differ" test "$one" != "$equal_at_first"
+equal zero-3 2 'data: 2, zero: 3, recompute: full'
+
+# Shrink and regrow: steps 1 - 4 on 4 ranks, 5 - 8 on 3, the rest on 2.
+part() { # ranks layout stop
+    bits_file "$tmp/elastic.yaml" "$tmp/elastic" "$2"
+    run mpi "$1" "$BUILD/bin/sennit-train" "$tmp/elastic.yaml" ${3:+--stop-after "$3"}
+}
+part 4 'data: 4, zero: 1' 4
+part 3 'data: 3, zero: 2, micro_batch: 2' 4
+part 2 'pipeline: 2, micro_batch: 3'
+is "the last part ends" "$rc" 0
+bits_hash "$tmp/elastic"
+is "the bits of one rank: shrunk and grown" "$hash" "$one"
+
+# The default is as ever: layouts differ, and the option is what makes them equal.
+bits=layout
+bits_run default 1 ''
+one=$hash
+bits_run default-data-3 3 'data: 3'
+ok "bits: layout has others in another layout" test "$hash" != "$one"
+bits=all
+
+refused() { # sentence-part layout
+    bits_file "$tmp/bad.yaml" "$tmp/bad" "$2"
+    run "$BUILD/bin/sennit-plan" "$tmp/bad.yaml"
+    is "exit code" "$rc" 2
+    like "refused by name: $1" "$err" "$1"
+}
+refused 'run.bits: all: layout.tensor of more than 1' 'tensor: 2'
+refused 'run.bits: all: layout.context of more than 1' 'context: 2'
+refused 'run.bits: all: layout.compress rounds' 'data: 2, compress: {data: int8}'
+precision=fp16
+refused 'run.bits: all: train.precision fp16' ''
+tap_done
