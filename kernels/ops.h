@@ -408,6 +408,7 @@ struct sn_stream_attr {
 /* GEMM, EXPERT_GEMM, sums over rows, losses and norms of gradients */
 struct sn_exact_attr {
     enum sn_exact of;
+    int32_t dx_depth; /* GEMM: of its input's gradient; no kernel reads it */
     int32_t
         depth; /* GEMM, EXPERT_GEMM: of a term of a product; CE_PART and CROSS_ENTROPY: of a part */
 };

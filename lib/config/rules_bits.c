@@ -26,6 +26,60 @@ int sn_config_token_block(const struct sn_config *c)
     return block >= LEAST ? block : divisor_up_to(seq, MOST);
 }
 
+int sn_config_term_parts(int64_t units)
+{
+    enum { RANKS = 16 };
+    int parts = RANKS;
+    while (units % parts)
+        parts /= 2;
+    return parts;
+}
+
+/* Deep terms are cheap; without parts they may end anywhere. */
+int sn_config_term_depth(int64_t n, int64_t units)
+{
+    int parts = sn_config_term_parts(units);
+    if (parts == 1)
+        return n < MOST ? (int)n : MOST;
+    return divisor_up_to((int)(n / parts), MOST);
+}
+
+/* Tensor ranks hold whole terms of what they share out. */
+static enum sn_status terms_fit_tensor(const struct sn_config *c, const struct sn_settings *s,
+                                       struct sn_err *err)
+{
+    const struct {
+        const char *key;
+        int units;
+    } all[] = {{"model.kv_heads", c->model.kv_heads},
+               {"model.ffn", c->model.ffn},
+               {"model.vocab", c->model.vocab}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        int parts = sn_config_term_parts(all[i].units);
+        if (parts % c->layout.tensor)
+            return sn_settings_fail(s, "layout.tensor", err,
+                                    "%d ranks cannot share %s (%d) out in whole terms of run.bits: "
+                                    "all, of which there are %d; use a divisor of that, or bits: "
+                                    "layout",
+                                    c->layout.tensor, all[i].key, all[i].units, parts);
+    }
+    return SN_OK;
+}
+
+/* Context ranks hold whole blocks of tokens. */
+static enum sn_status blocks_fit_context(const struct sn_config *c, const struct sn_settings *s,
+                                         struct sn_err *err)
+{
+    int context = c->layout.context, block = sn_config_token_block(c);
+    if (context == 1 || c->model.seq / context % block == 0)
+        return SN_OK;
+    return sn_settings_fail(
+        s, "layout.context", err,
+        "%d ranks cannot share sequences of %d out in whole blocks of %d tokens, "
+        "as run.bits: all needs; use a divisor of %d, or bits: layout",
+        context, c->model.seq, block, c->model.seq / block);
+}
+
 /* What stands against it: the key, and what it says. */
 struct obstacle {
     bool is_there;
@@ -45,8 +99,8 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
         {c->train.grad_dtype != SN_F32, "train.grad_dtype", "bf16 rounds partial sums", "fp32"},
         {sn_config_compresses(c), "layout.compress", "rounds what ranks send", "none"},
         {c->model.experts.count > 0, "model.experts", "is not built yet", "a dense model"},
-        {l->tensor > 1, "layout.tensor", "of more than 1 is not built yet", "1"},
-        {l->context > 1, "layout.context", "of more than 1 is not built yet", "1"},
+        {l->context > 1 && l->context_kind == SN_CONTEXT_RING, "layout.context_kind",
+         "ring adds up keys in the order of the ring", "all-to-all"},
     };
     for (size_t i = 0; sn_config_exact(c) && i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].is_there)
@@ -58,5 +112,8 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
                                 "all: sums are over blocks of tokens, and no number of %d to %d "
                                 "divides model.seq (%d); use another length, or bits: layout",
                                 LEAST, MOST, c->model.seq);
-    return SN_OK;
+    if (!sn_config_exact(c))
+        return SN_OK;
+    SN_TRY(terms_fit_tensor(c, s, err));
+    return blocks_fit_context(c, s, err);
 }

@@ -42,6 +42,8 @@ int sn_buffer_like(struct sn_program *p, int buf, const char *prefix)
         sn_buffer_add(p, SN_CLASS_TEMP, b.dtype, b.rows, b.cols, "%s.%.100s", prefix, b.name);
     if (!p->failed)
         p->bufs[like].needs_grad = b.needs_grad;
+    if (!p->failed)
+        p->bufs[like].partial_grad = b.partial_grad;
     return like;
 }
 

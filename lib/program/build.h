@@ -338,4 +338,17 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
  * on. */
 struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows);
 
+/* --- exact.c ----------------------------------------------------------------------------------- */
+
+/* Of a product with a weight that is cut so, k deep and n wide here: what its sum, and that of its input's
+ * gradient, are of. */
+struct sn_exact_attr sn_exact_product(const struct sn_job *j, const struct sn_cut *cut, int64_t k,
+                                      int64_t n);
+/* In which type a value is given: where it is a part of a sum, fp64. */
+enum sn_dtype sn_exact_type(const struct sn_job *j, struct sn_placement give);
+/* A buffer for the gradient of `buf`: likewise. */
+int sn_exact_gradient(struct sn_emit *e, int buf);
+/* `buf`, or if it is a sum in fp64 a copy as values are stored. */
+int sn_exact_rounded(struct sn_emit *e, int buf);
+
 #endif

@@ -99,8 +99,8 @@ void sn_into_shard(struct sn_emit *e, struct sn_op *op, int out, int shard, bool
                    : over_micros          ? SN_ACC_FIRST_WRITES
                                           : SN_ACC_WRITE;
     if (sn_config_exact(e->job->config))
-        op->attr.exact =
-            (struct sn_exact_attr){SN_EXACT_WEIGHTS, sn_config_token_block(e->job->config)};
+        op->attr.exact = (struct sn_exact_attr){SN_EXACT_WEIGHTS,
+                                                .depth = sn_config_token_block(e->job->config)};
     op->is_weight_grad = true;
     e->grad_written[shard] = true;
 }

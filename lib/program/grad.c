@@ -111,12 +111,14 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
     if (wants(e, f->in[SN_GEMM_ADDEND]))
         contribute(e, f->in[SN_GEMM_ADDEND], dy); /* as of a sum */
     if (wants(e, f->in[SN_GEMM_A])) {
-        int dx = sn_buffer_like(e->p, f->in[SN_GEMM_A].buf, "d");
+        int dx = sn_exact_gradient(e, f->in[SN_GEMM_A].buf);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);
         op->in[SN_GEMM_A] = dy;
         op->in[SN_GEMM_B] = f->in[SN_GEMM_B];
         op->in[SN_GEMM_ADDEND] = sn_grad_get(e, f->in[SN_GEMM_A].buf);
         op->attr.gemm.fp8 = gradient_fp8(e, f, dy, false);
+        if (f->attr.exact.dx_depth)
+            op->attr.exact = (struct sn_exact_attr){SN_EXACT_ROWS, .depth = f->attr.exact.dx_depth};
         op->out[SN_GEMM_C] = sn_view_all(e->p, dx);
         sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
     }
@@ -242,11 +244,16 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
     }
     struct sn_op op = sn_comm_op(kind[f->grad_move], f->group, "%.60s", f->label);
     op.in[SN_MOVE_FROM] = dy;
-    op.out[SN_MOVE_TO] = sn_view_all(e->p, sn_buffer_like(e->p, f->in[SN_MOVE_FROM].buf, "d"));
+    int dx = sn_buffer_like(e->p, f->in[SN_MOVE_FROM].buf, "d");
+    if (!e->p->failed && e->p->bufs[dx].dtype != e->p->bufs[dy.buf].dtype) /* a sum, or of one */
+        dx = sn_buffer_add(e->p, SN_CLASS_TEMP, e->p->bufs[dy.buf].dtype, e->p->bufs[dx].rows,
+                           e->p->bufs[dx].cols, "d.%.100s",
+                           e->p->bufs[f->in[SN_MOVE_FROM].buf].name);
+    op.out[SN_MOVE_TO] = sn_view_all(e->p, dx);
     op.attr = f->attr;
     op.codable = f->codable;
     sn_comm_run(e->p, &op);
-    contribute(e, f->in[SN_MOVE_FROM], op.out[SN_MOVE_TO]);
+    contribute(e, f->in[SN_MOVE_FROM], sn_view_all(e->p, sn_exact_rounded(e, dx)));
 }
 
 void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)

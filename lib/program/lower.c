@@ -103,6 +103,7 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
         sn_add_once(e, op, SN_GEMM_BIAS, cut.give);
         op->out[SN_GEMM_C] = sn_view_cols(e->p, y, at, op->in[SN_GEMM_B].rows);
         op->attr.gemm.trans_b = true;
+        op->attr.exact = sn_exact_product(j, &cut, x.cols, cols);
         op->attr.gemm.fp8 = forward[j->config->train.fp8];
         at += op->in[SN_GEMM_B].rows;
     }
@@ -180,6 +181,7 @@ static void lower_add(struct sn_emit *e, const struct sn_node *n)
         }
     struct sn_placement at = e->value[n->in[0]].have;
     bool sums = sn_placement_groups(&e->job->mesh, at, SN_PARTIAL) != 0;
+    sums = sums && !sn_config_exact(e->job->config); /* each is rounded, as by one rank */
     if (!sums || !sn_placement_equal(at, e->value[n->in[1]].have))
         at = sn_region(e->job);
     struct sn_view a = sn_take(e, n->in[0], at), b = sn_take(e, n->in[1], at);

@@ -24,6 +24,7 @@ struct head {
     int dx;           /* buffer; -1: nothing upstream trains */
     struct sn_view w;
     struct sn_attr attr;
+    struct sn_exact_attr dx_sum;
     struct sn_cut cut;
 };
 
@@ -35,6 +36,7 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
         op = sn_op_add(p, SN_OP_GEMM, "%s.dx", h->n->point);
         op->in[SN_GEMM_A] = sn_view_all(p, logits);
         op->in[SN_GEMM_B] = h->w;
+        op->attr.exact = h->dx_sum;
         op->out[SN_GEMM_C] = sn_view_rows(p, h->dx, row, x.rows);
     }
     if (sn_shard_trains(h->e, h->shard)) {
@@ -70,7 +72,9 @@ static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_v
     struct sn_mesh_place at = sn_mesh_place(mesh, h->e->job->rank);
     if (sn_cut_ways(h->cut.weight, SN_CUT_ROWS, &at).size == 1)
         return sn_no_view;
-    int part = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, targets.rows, 3, "%s.part", h->n->point);
+    int parts = h->attr.exact.depth ? (int)(h->w.rows / h->attr.exact.depth) : 1;
+    int part =
+        sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, parts * targets.rows, 3, "%s.part", h->n->point);
     struct sn_op *op = sn_op_add(p, SN_OP_CE_PART, "%s.part", h->n->point);
     op->in[SN_CE_PART_LOGITS] = sn_view_all(p, logits);
     op->in[SN_CE_PART_TARGETS] = targets;
@@ -151,7 +155,13 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     h.x = sn_take(e, n->in[0], h.cut.want);
     h.w = sn_weight(e, shard);
     h.attr = sn_localised(e, n);
-    h.attr.exact.of = sn_config_exact(e->job->config) ? SN_EXACT_LOSSES : SN_EXACT_NONE;
+    struct sn_exact_attr sums = sn_exact_product(e->job, &h.cut, h.x.cols, h.w.rows);
+    if (sn_config_exact(e->job->config)) {
+        int64_t words = e->job->config->model.vocab;
+        h.dx_sum = (struct sn_exact_attr){SN_EXACT_ROWS, .depth = sums.dx_depth};
+        h.attr.exact = (struct sn_exact_attr){
+            SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words))};
+    }
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {
@@ -160,7 +170,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
     }
     int64_t rows = h.x.rows;
     if (e->train && !e->p->failed && e->p->bufs[h.x.buf].needs_grad) {
-        h.dx = sn_buffer_like(e->p, h.x.buf, "d");
+        h.dx = sn_exact_gradient(e, h.x.buf);
         sn_grad_set(e, h.x.buf, sn_view_all(e->p, h.dx));
     }
     for (int64_t r = 0; r < rows && !e->p->failed; r += e->job->head_block)

@@ -156,6 +156,7 @@ struct sn_buffer {
     int bucket;         /* of weights or gradients: the bucket they are; -1 */
     int vstage;         /* virtual stage of this rank: whose slots hold it */
     bool needs_grad;    /* something trainable lies upstream */
+    bool partial_grad;  /* ranks use it in ways of their own: its gradient is a sum over them */
     bool kept; /* a transfer may read it after its segment: its place is the slot's alone */
     /* filled by place.c */
     int first, last; /* operations that touch it first and last; -1: never touched */

@@ -56,8 +56,9 @@ void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn
 int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct sn_placement give)
 {
     give = sn_placement_on(&e->job->mesh, give);
-    int b = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, sn_rows_here(e->job, give), cols,
-                          "%s", n->point);
+    bool sums = n->kind != SN_NODE_EMBED; /* of which one rank alone has what is not 0 */
+    int b = sn_buffer_add(e->p, SN_CLASS_TEMP, sums ? sn_exact_type(e->job, give) : e->job->dtype,
+                          sn_rows_here(e->job, give), cols, "%s", n->point);
     if (e->p->failed)
         return b;
     bool needs = false;
@@ -122,6 +123,8 @@ static int collective(struct sn_emit *e, int buf, const struct sn_axis_move *m, 
     op.codable = 1 + SN_CODED_TENSOR;
     op.attr.blocks_a = m->forward == SN_MOVE_ALL_TO_ALL ? axis->size : 0;
     int to = shaped(e, buf, rows, x.cols, used ? "all" : "sum");
+    if (!e->p->failed)
+        e->p->bufs[to].partial_grad = used;
     op.in[SN_MOVE_FROM] = sn_view_all(e->p, buf);
     op.out[SN_MOVE_TO] = sn_view_all(e->p, to);
     if (m->forward == SN_KEEP)
@@ -153,7 +156,7 @@ static int redistribute(struct sn_emit *e, int buf, struct sn_placement have,
     assert(n >= 0);
     for (int i = 0; i < n; i++)
         buf = move(e, buf, &moves[i], want.axis[moves[i].axis].kind == SN_REPLICATE_PARTIAL_GRAD);
-    return buf;
+    return sn_exact_rounded(e, buf);
 }
 
 /* Where a value that is a sum over some axes is to be summed: as it is wanted, or, where ranks use

@@ -18,12 +18,15 @@ for family in llama gpt2; do
     equal "$family-micro-batch-3" 1 'micro_batch: 3'
     equal "$family-data-3" 3 'data: 3, micro_batch: 2, zero: 1'
     equal "$family-pipeline-2-data-2" 4 'pipeline: 2, data: 2, zero: 2'
+    equal "$family-tensor-2-data-2" 4 'tensor: 2, data: 2, micro_batch: 3, zero: 1'
 done
 family=llama
 equal_at_first=$one
 bits_run one 1 ''
 one=$hash
 ok "families differ" test "$one" != "$equal_at_first"
+equal tensor-4 4 'tensor: 4, sequence_parallel: false, recompute: selective'
+equal context-2 4 'context: 2, context_kind: all-to-all, tensor: 2, micro_batch: 2'
 equal zero-3 2 'data: 2, zero: 3, recompute: full'
 
 # Shrink and regrow: steps 1 - 4 on 4 ranks, 5 - 8 on 3, the rest on 2.
@@ -31,7 +34,7 @@ part() { # ranks layout stop
     bits_file "$tmp/elastic.yaml" "$tmp/elastic" "$2"
     run mpi "$1" "$BUILD/bin/sennit-train" "$tmp/elastic.yaml" ${3:+--stop-after "$3"}
 }
-part 4 'data: 4, zero: 1' 4
+part 4 'data: 2, tensor: 2, zero: 1' 4
 part 3 'data: 3, zero: 2, micro_batch: 2' 4
 part 2 'pipeline: 2, micro_batch: 3'
 is "the last part ends" "$rc" 0
@@ -52,8 +55,10 @@ refused() { # sentence-part layout
     is "exit code" "$rc" 2
     like "refused by name: $1" "$err" "$1"
 }
-refused 'run.bits: all: layout.tensor of more than 1' 'tensor: 2'
-refused 'run.bits: all: layout.context of more than 1' 'context: 2'
+refused 'run.bits: all: layout.context_kind ring adds up' 'context: 2'
+kv_heads=2
+refused 'layout.tensor: 4 ranks cannot share model.kv_heads .2. out in whole terms' 'tensor: 4'
+kv_heads=4
 refused 'run.bits: all: layout.compress rounds' 'data: 2, compress: {data: int8}'
 precision=fp16
 refused 'run.bits: all: train.precision fp16' ''

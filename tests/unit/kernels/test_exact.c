@@ -69,7 +69,7 @@ static bool parts_add_up(const struct sn_ops *ops, enum sn_op_kind kind, struct 
 {
     bool good = true;
     struct sn_args part = *a, other = *a;
-    a->attr.exact = (struct sn_exact_attr){SN_EXACT_WEIGHTS, DEPTH};
+    a->attr.exact = (struct sn_exact_attr){SN_EXACT_WEIGHTS, .depth = DEPTH};
     for (int o = 0; o < SN_MAX_OUT; o++) {
         other.out[o] = a->out[o].p ? mat(SN_F64, a->out[o].rows, a->out[o].cols) : a->out[o];
         part.acc[o] = a->acc[o] = SN_ADD;
@@ -155,7 +155,7 @@ static void products_in_parts(const struct sn_ops *ops, enum sn_dtype type)
     struct sn_args whole = {.in = {drawn(type, M, ROWS, 8), drawn(type, ROWS, COLS, 9),
                                    drawn(type, 1, COLS, 10), drawn(type, M, COLS, 11)},
                             .out = {mat(type, M, COLS)}};
-    whole.attr.exact = (struct sn_exact_attr){SN_EXACT_VALUES, DEPTH};
+    whole.attr.exact = (struct sn_exact_attr){SN_EXACT_VALUES, .depth = DEPTH};
     struct sn_mat sum = mat(SN_F64, M, COLS), rounded = mat(type, M, COLS);
     run(ops, SN_OP_GEMM, &whole, 2);
     for (int k = 0; k < PARTS; k++) {
@@ -233,7 +233,7 @@ static void losses(const struct sn_ops *ops, enum sn_dtype type)
                             .out = {mat(type, R, V), mat(SN_F32, R, 1)}};
     for (int r = 0; r < R; r++)
         kt_set(&whole.in[1], r, 0, 13 * r + 2);
-    whole.attr.exact = (struct sn_exact_attr){SN_EXACT_LOSSES, OF};
+    whole.attr.exact = (struct sn_exact_attr){SN_EXACT_LOSSES, .depth = OF};
     whole.attr.vocab.words = V - 3;
     struct sn_mat parts = mat(SN_F32, R * N, 3), d = mat(type, R, V), row_loss = mat(SN_F32, R, 1);
     run(ops, SN_OP_CROSS_ENTROPY, &whole, 2);
