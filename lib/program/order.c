@@ -1,8 +1,8 @@
 /*
  * order.c - the order of a segment's operations, so that messages are hidden behind what computes.
  *
- * List scheduling (Graham 1969; by the longest path to the end, Hu 1961) against a clock: one stream
- * computes, messages have theirs (enum sn_op_stream). A message is posted as soon as its inputs are
+ * List scheduling (order_find.c) (Graham 1969; by the longest path to the end, Hu 1961) against a
+ * clock: one stream computes, messages have theirs (enum sn_op_stream). A message is posted as soon as its inputs are
  * there, and waited for when nothing else is left to compute. Weight gradients, whose way to the
  * end is short, and what is computed again, whose inputs have long been there, so come to stand in
  * the waits of tensor, context, expert and data communication alike (Merak, arXiv 2206.04959;
@@ -20,67 +20,16 @@
  * Temporaries may take SLACK more than they do in that order; where they would, the operation comes
  * that is next in the text.
  */
-#include "lib/program/build.h"
+#include "lib/program/order_inner.h"
 
 #include "lib/base/mem.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double SLACK = 1;
-enum { AHEAD = 512 }; /* nodes of the text that are looked at: some layers */
-
-struct node {
-    int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
-    double seconds; /* of computing */
-    double message; /* of what it posts, when its stream is free */
-    int stream;     /* of that; COMPUTE: it posts nothing that meets other ranks */
-    int posted;     /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
-    bool is_wait;
-    int n_before; /* nodes that have to come before it, and have not yet */
-    int edges;    /* the first of those to nodes that come after it; -1 */
-    double tail;  /* seconds of the longest way from its begin to the segment's end */
-    double done;  /* when what it posted is */
-    bool is_placed;
-};
-
-struct edge {
-    int to, next;
-    bool lengthens; /* the way to the end: not where two sums only share a gradient's buffer */
-};
-
-/* A buffer in this segment; those that are aliases of each other are one. */
-struct use {
-    int writer;    /* node that wrote it last; -1 */
-    int readers;   /* edges to nodes that have read it since; -1 */
-    int left;      /* nodes that touch it and have not been placed */
-    bool is_local; /* a temporary that no other segment touches */
-};
-
-struct clock {
-    double now, free[SN_NSTREAMS];
-    int64_t live, peak; /* bytes of temporaries */
-};
-
-struct order {
-    const struct sn_job *job;
-    struct sn_program *p;
-    const struct sn_segment *segment;
-    struct node *node;
-    struct edge *edge;
-    struct use *use; /* by buffer */
-    int *alias;      /* by buffer: the one that stands for it */
-    int *home;       /* by buffer: the segment that touches it; -1 none, -2 several */
-    int *found;      /* nodes */
-    int n, n_edges, cap_edges;
-    int64_t limit; /* bytes of temporaries */
-    struct clock clock;
-    bool failed;
-};
-
 /* --- what comes before what ------------------------------------------------------------------- */
 
-static void add_edge(struct order *o, int from, int to, bool lengthens)
+static void add_edge(struct sn_ordering *o, int from, int to, bool lengthens)
 {
     if (o->failed || from < 0 || from == to)
         return;
@@ -88,26 +37,26 @@ static void add_edge(struct order *o, int from, int to, bool lengthens)
         o->failed = true;
         return;
     }
-    o->edge[o->n_edges] = (struct edge){to, o->node[from].edges, lengthens};
+    o->edge[o->n_edges] = (struct sn_order_edge){to, o->node[from].edges, lengthens};
     o->node[from].edges = o->n_edges++;
-    o->node[to].n_before++;
+    o->node[to].needs++;
 }
 
-static void reads(struct order *o, int node, int buf)
+static void reads(struct sn_ordering *o, int node, int buf)
 {
-    struct use *u = &o->use[o->alias[buf]];
+    struct sn_order_use *u = &o->use[o->alias[buf]];
     add_edge(o, u->writer, node, true);
     if (o->failed || !sn_grow((void **)&o->edge, o->n_edges, &o->cap_edges, sizeof(*o->edge))) {
         o->failed = true;
         return;
     }
-    o->edge[o->n_edges] = (struct edge){node, u->readers, false};
+    o->edge[o->n_edges] = (struct sn_order_edge){node, u->readers, false};
     u->readers = o->n_edges++;
 }
 
-static void writes(struct order *o, int node, int buf)
+static void writes(struct sn_ordering *o, int node, int buf)
 {
-    struct use *u = &o->use[o->alias[buf]];
+    struct sn_order_use *u = &o->use[o->alias[buf]];
     add_edge(o, u->writer, node, buf >= o->p->n_state_bufs);
     for (int e = u->readers; e >= 0 && !o->failed; e = o->edge[e].next)
         add_edge(o, o->edge[e].to, node, false);
@@ -116,7 +65,7 @@ static void writes(struct order *o, int node, int buf)
 }
 
 /* An operation's operands; all written, where `all` says so. */
-static void touch_operands(struct order *o, int node, const struct sn_op *op, bool all)
+static void touch_operands(struct sn_ordering *o, int node, const struct sn_op *op, bool all)
 {
     for (int k = 0; k < SN_MAX_IN; k++)
         if (op->in[k].buf >= 0 && all)
@@ -128,7 +77,7 @@ static void touch_operands(struct order *o, int node, const struct sn_op *op, bo
             writes(o, node, op->out[k].buf);
 }
 
-static void touch_op(struct order *o, int node, const struct sn_op *op)
+static void touch_op(struct sn_ordering *o, int node, const struct sn_op *op)
 {
     touch_operands(o, node, op, op->kind == SN_OP_WAIT || op->kind == SN_OP_ALIAS);
     if (op->kind == SN_OP_WAIT)
@@ -142,12 +91,12 @@ static bool leaves_stage(const struct sn_op *op)
            op->group == SN_GROUP_WORLD;
 }
 
-static void add_node(struct order *o, int first, int n, int *last_out)
+static void add_node(struct sn_ordering *o, int first, int n, int *last_out)
 {
     const struct sn_op *op = &o->p->ops[first];
-    struct node *x = &o->node[o->n++];
+    struct sn_order_node *x = &o->node[o->n++];
     bool is_one = !op->extra;
-    *x = (struct node){.first = first, .n = n, .posted = -1, .edges = -1};
+    *x = (struct sn_order_node){.first = first, .n = n, .posted = -1, .edges = -1};
     x->is_wait = is_one && op->kind == SN_OP_WAIT;
     if (is_one && op->kind < SN_NKERNELS)
         x->seconds = sn_order_kernel(o->job, o->p, op);
@@ -166,7 +115,7 @@ static void add_node(struct order *o, int first, int n, int *last_out)
 }
 
 /* The node of an operation of the segment: nodes stand in its order. */
-static int node_of(const struct order *o, int op)
+static int node_of(const struct sn_ordering *o, int op)
 {
     int low = 0, high = o->n - 1;
     while (low < high) {
@@ -179,11 +128,11 @@ static int node_of(const struct order *o, int op)
     return low;
 }
 
-static void find_posted(struct order *o)
+static void find_posted(struct sn_ordering *o)
 {
     const struct sn_program *p = o->p;
     for (int i = 0; i < o->n; i++) {
-        struct node *x = &o->node[i];
+        struct sn_order_node *x = &o->node[i];
         int op = x->is_wait ? p->op_of_id[p->ops[x->first].waits_for] : -1;
         int k = op >= o->segment->first && op < x->first ? node_of(o, op) : -1;
         if (k >= 0 && o->node[k].stream != SN_STREAM_COMPUTE)
@@ -191,20 +140,20 @@ static void find_posted(struct order *o)
     }
 }
 
-static void add_nodes(struct order *o)
+static void add_nodes(struct sn_ordering *o)
 {
     const struct sn_segment *s = o->segment;
     int last_out = -1;
     o->n = o->n_edges = 0;
     for (int b = 0; b < o->p->n_bufs; b++)
-        o->use[b] = (struct use){.writer = -1, .readers = -1};
+        o->use[b] = (struct sn_order_use){.writer = -1, .readers = -1};
     for (int i = s->first, n; i < s->first + s->n && !o->failed; i += n) {
         for (n = 1; o->p->ops[i].extra && i + n < s->first + s->n && o->p->ops[i + n].extra; n++)
             continue;
         add_node(o, i, n, &last_out);
     }
     for (int i = o->n - 1; i >= 0; i--) { /* edges go forward in the text */
-        struct node *x = &o->node[i];
+        struct sn_order_node *x = &o->node[i];
         for (int e = x->edges; e >= 0; e = o->edge[e].next)
             if (o->edge[e].lengthens)
                 x->tail = fmax(x->tail, o->node[o->edge[e].to].tail);
@@ -212,145 +161,9 @@ static void add_nodes(struct order *o)
     }
     find_posted(o);
 }
-
-/* --- memory ----------------------------------------------------------------------------------- */
-
-typedef void on_buffer(struct order *o, int buf, int64_t *bytes);
-
-/* Each local buffer of a node, as often as operands show it. */
-static void for_buffers(struct order *o, int node, on_buffer *call, int64_t *bytes)
-{
-    const struct node *x = &o->node[node];
-    for (int i = x->first; i < x->first + x->n; i++) {
-        const struct sn_op *op = &o->p->ops[i];
-        for (int k = 0; k < SN_MAX_IN + SN_MAX_OUT; k++) {
-            int buf = k < SN_MAX_IN ? op->in[k].buf : op->out[k - SN_MAX_IN].buf;
-            if (buf >= 0 && o->use[o->alias[buf]].is_local)
-                call(o, o->alias[buf], bytes);
-        }
-    }
-}
-
-static void count_use(struct order *o, int buf, int64_t *bytes)
-{
-    (void)bytes;
-    o->use[buf].left++;
-}
-
-/* writer is of no use any more: from here on 1 where a buffer is live. */
-static void take(struct order *o, int buf, int64_t *bytes)
-{
-    if (o->use[buf].writer == 0)
-        *bytes += o->p->bufs[buf].bytes;
-    o->use[buf].writer = 1;
-}
-
-static void would_take(struct order *o, int buf, int64_t *bytes)
-{
-    if (o->use[buf].writer == 0)
-        *bytes += o->p->bufs[buf].bytes;
-}
-
-static void give_back(struct order *o, int buf, int64_t *bytes)
-{
-    if (--o->use[buf].left == 0)
-        *bytes -= o->p->bufs[buf].bytes;
-}
-
-static void count_uses(struct order *o)
-{
-    for (int b = 0; b < o->p->n_bufs; b++)
-        o->use[b] = (struct use){.is_local = b >= o->p->n_state_bufs && !o->p->bufs[b].kept &&
-                                             o->home[b] == (int)(o->segment - o->p->segments)};
-    for (int i = 0; i < o->n; i++)
-        for_buffers(o, i, count_use, NULL);
-}
-
-/* --- the clock -------------------------------------------------------------------------------- */
-
-static void place(struct order *o, int node)
-{
-    struct clock *c = &o->clock;
-    struct node *x = &o->node[node];
-    for_buffers(o, node, take, &c->live);
-    c->peak = c->live > c->peak ? c->live : c->peak;
-    for_buffers(o, node, give_back, &c->live);
-    c->now += x->seconds;
-    if (x->is_wait && x->posted >= 0)
-        c->now = fmax(c->now, o->node[x->posted].done);
-    if (x->stream != SN_STREAM_COMPUTE) {
-        x->done = fmax(c->now, c->free[x->stream]) + x->message;
-        c->free[x->stream] = x->done;
-    }
-    x->is_placed = true;
-}
-
-/* As the text has them: seconds, and the peak of temporaries. */
-static void play_text(struct order *o)
-{
-    o->clock = (struct clock){0};
-    count_uses(o);
-    for (int i = 0; i < o->n; i++)
-        place(o, i);
-}
-
-static bool fits(struct order *o, int node)
-{
-    int64_t bytes = o->clock.live;
-    for_buffers(o, node, would_take, &bytes);
-    return bytes <= o->limit;
-}
-
-/* Is a before b? What posts; then what need not be waited for; then what has the longest way. */
-static bool is_better(const struct order *o, int a, int b)
-{
-    const struct node *x = &o->node[a], *y = &o->node[b];
-    bool posts[2] = {x->stream != SN_STREAM_COMPUTE, y->stream != SN_STREAM_COMPUTE};
-    double late[2] = {0, 0};
-    if (posts[0] != posts[1])
-        return posts[0];
-    for (int i = 0; i < 2; i++) {
-        const struct node *z = i ? y : x;
-        if (z->is_wait && z->posted >= 0)
-            late[i] = fmax(0, o->node[z->posted].done - o->clock.now);
-    }
-    if (late[0] > 0 || late[1] > 0)
-        return late[0] < late[1] || (late[0] == late[1] && a < b);
-    return x->tail > y->tail || (x->tail == y->tail && a < b);
-}
-
-/* The node that comes next; `next` is the first of the text that is left, which always may. */
-static int choose(struct order *o, int next)
-{
-    int best = next, end = o->n - next < AHEAD ? o->n : next + AHEAD;
-    for (int i = next + 1; i < end; i++)
-        if (o->node[i].n_before == 0 && !o->node[i].is_placed && is_better(o, i, best) &&
-            fits(o, i))
-            best = i;
-    return best;
-}
-
-static void find_order(struct order *o)
-{
-    int next = 0;
-    o->clock = (struct clock){0};
-    count_uses(o);
-    for (int i = 0; i < o->n; i++)
-        o->node[i].is_placed = false;
-    for (int n = 0; n < o->n; n++) {
-        while (o->node[next].is_placed)
-            next++;
-        int node = choose(o, next);
-        place(o, node);
-        o->found[n] = node;
-        for (int e = o->node[node].edges; e >= 0; e = o->edge[e].next)
-            o->node[o->edge[e].to].n_before--;
-    }
-}
-
 /* --- a segment, a program --------------------------------------------------------------------- */
 
-static void write_order(struct order *o)
+static void write_order(struct sn_ordering *o)
 {
     struct sn_program *p = o->p;
     struct sn_op *ops = sn_alloc_n((size_t)o->segment->n + 1, sizeof(*ops));
@@ -360,7 +173,7 @@ static void write_order(struct order *o)
         return;
     }
     for (int n = 0; n < o->n; n++) {
-        const struct node *x = &o->node[o->found[n]];
+        const struct sn_order_node *x = &o->node[o->best[n]];
         memcpy(ops + at, p->ops + x->first, (size_t)x->n * sizeof(*ops));
         at += x->n;
     }
@@ -370,21 +183,18 @@ static void write_order(struct order *o)
     sn_free(ops);
 }
 
-static void order_segment(struct order *o)
+static void order_segment(struct sn_ordering *o)
 {
     add_nodes(o);
     if (o->failed)
         return;
-    play_text(o);
-    double before = o->clock.now;
-    o->limit = o->clock.peak + (int64_t)((double)o->clock.peak * SLACK);
-    find_order(o);
-    if (o->clock.now < before)
+    double before = sn_order_play_text(o);
+    if (sn_order_find(o) < before)
         write_order(o);
 }
 
 /* Which segment touches each buffer, and which buffers are one. */
-static void find_homes(struct order *o)
+static void find_homes(struct sn_ordering *o)
 {
     const struct sn_program *p = o->p;
     for (int b = 0; b < p->n_bufs; b++) {
@@ -411,14 +221,15 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
 {
     if (p->failed || !sn_order_is_weighed(j))
         return;
-    struct order o = {.job = j, .p = p};
+    struct sn_ordering o = {.job = j, .p = p};
     size_t ops = (size_t)p->n_ops + 1, bufs = (size_t)p->n_bufs + 1;
     o.node = sn_alloc_n(ops, sizeof(*o.node));
     o.use = sn_alloc_n(bufs, sizeof(*o.use));
     o.alias = sn_alloc_n(bufs, sizeof(*o.alias));
     o.home = sn_alloc_n(bufs, sizeof(*o.home));
     o.found = sn_alloc_n(ops, sizeof(*o.found));
-    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.found;
+    o.best = sn_alloc_n(ops, sizeof(*o.best));
+    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.found || !o.best;
     if (!o.failed)
         find_homes(&o);
     for (int s = 0; s < p->n_segments && !o.failed; s++) {
@@ -435,4 +246,5 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     sn_free(o.alias);
     sn_free(o.home);
     sn_free(o.found);
+    sn_free(o.best);
 }

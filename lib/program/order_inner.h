@@ -1,0 +1,74 @@
+/*
+ * order_inner.h - a segment whose operations are put in order: what the files order*.c share.
+ *
+ *   order.c       which operations come before which; the order written into the text
+ *   order_find.c  the clock, memory, and the search for an order
+ */
+#ifndef SN_ORDER_INNER_H
+#define SN_ORDER_INNER_H
+
+#include "lib/program/build.h"
+
+struct sn_order_node {
+    int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
+    double seconds; /* of computing */
+    double message; /* of what it posts, when its stream is free */
+    int stream;     /* of that; COMPUTE: it posts nothing that meets other ranks */
+    int posted;     /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
+    bool is_wait;
+    int needs;    /* nodes that have to come before it */
+    int n_before; /* of those, that have not yet */
+    int edges;    /* the first of those to nodes that come after it; -1 */
+    double tail;  /* seconds of the longest way from its begin to the segment's end */
+    double rank;  /* by which it is chosen: its tail, or not far from it */
+    double done;  /* when what it posted is */
+    bool is_placed;
+};
+
+struct sn_order_edge {
+    int to, next;
+    bool lengthens; /* the way to the end: not where two sums only share a gradient's buffer */
+};
+
+/* A buffer in this segment; those that are aliases of each other are one. */
+struct sn_order_use {
+    int writer;    /* node that wrote it last; -1 */
+    int readers;   /* edges to nodes that have read it since; -1 */
+    int left;      /* nodes that touch it and have not been placed */
+    bool is_local; /* a temporary that no other segment touches */
+};
+
+struct sn_order_clock {
+    double now, free[SN_NSTREAMS];
+    int64_t live, peak; /* bytes of temporaries */
+};
+
+struct sn_order_rule {
+    double patience; /* seconds that are waited for, over those of what would be computed instead */
+    bool posts_late; /* what posts does not come first */
+};
+
+struct sn_ordering {
+    const struct sn_job *job;
+    struct sn_program *p;
+    const struct sn_segment *segment;
+    struct sn_order_node *node;
+    struct sn_order_edge *edge;
+    struct sn_order_use *use; /* by buffer */
+    int *alias;               /* by buffer: the one that stands for it */
+    int *home;                /* by buffer: the segment that touches it; -1 none, -2 several */
+    int *found;               /* nodes, as this try has them */
+    int *best;                /* and as the best has */
+    struct sn_order_rule rule;
+    int n, n_edges, cap_edges;
+    int64_t limit; /* bytes of temporaries */
+    struct sn_order_clock clock;
+    bool failed;
+};
+
+/* As the text has them: plays it, and lets other orders take SLACK more than it does. Seconds. */
+double sn_order_play_text(struct sn_ordering *o);
+/* The best order that is found, in o->best. Seconds. */
+double sn_order_find(struct sn_ordering *o);
+
+#endif
