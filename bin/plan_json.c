@@ -131,11 +131,14 @@ static void json_time(struct sn_str *out, const struct sn_sim_stage *t)
 
 static void json_verdict(struct sn_str *out, const struct sn_plan *p)
 {
-    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->proof.holds ? "true" : "false");
-    if (p->proof.holds)
+    const struct sn_meaning_proof *m = &p->meaning;
+    bool means = m->gap || m->holds;
+    sn_str_add(out, ", \"meaning\": %s", m->gap ? "null" : m->holds ? "true" : "false");
+    sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->proof.holds && means ? "true" : "false");
+    if (p->proof.holds && means)
         sn_str_add(out, "null");
     else
-        sn_str_add_json(out, p->proof.fault.text);
+        sn_str_add_json(out, p->proof.holds ? m->fault.text : p->proof.fault.text);
 }
 
 static void json_mfu(struct sn_str *out, const struct sn_plan_row *r)

@@ -54,6 +54,20 @@ static void text_verdict(const struct sn_plan *p)
                      p->proof.played, p->ranks);
 }
 
+static void text_meaning(const struct sn_plan *p)
+{
+    const struct sn_meaning_proof *m = &p->meaning;
+    if (m->gap)
+        (void)printf("  what they compute was not looked into: %s\n", m->gap);
+    else if (!m->holds)
+        (void)printf("refuted: %s\n", m->fault.text);
+    else
+        (void)printf("  and every rank ends a step with the weights of one rank's: each gradient "
+                     "is summed once over "
+                     "every micro-batch and replica (%d rank%s, %d micro-batch%s each)\n",
+                     m->ranks, m->ranks == 1 ? "" : "s", m->micros, m->micros == 1 ? "" : "es");
+}
+
 /* "12.3 ms"; buf of at least 16 bytes. */
 static const char *duration(char buf[16], double seconds)
 {
@@ -248,6 +262,8 @@ static void text_plan(const struct sn_plan_report *r)
     sn_plan_goodput_text(r->goodput);
     if (p->proof.is_asked)
         text_verdict(p);
+    if (p->meaning.is_asked)
+        text_meaning(p);
 }
 
 enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)

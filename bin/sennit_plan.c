@@ -268,15 +268,20 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
     struct sn_plan p;
     struct sn_goodput g;
     struct sn_proof proof = {0};
+    struct sn_meaning_proof meaning = {0};
     if (l->verify) /* before a clock plays what may not end */
         SN_TRY(sn_stages_prove(&proof, s, err));
+    if (l->verify && proof.holds)
+        SN_TRY(sn_meaning_prove(&meaning, env, err));
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
     p.proof = proof;
+    p.meaning = meaning;
     SN_TRY(sn_plan_without_codecs(&p, env, &costs->machine, &costs->software, err));
     int64_t said = sn_names_machine(c) ? sn_memory_limit(&costs->machine, c) : 0;
     int64_t limit = said ? said : sn_host_limit(p.ranks);
     /* A machine that is not named may be any: this host's memory is a hint, no verdict. */
-    *good = (!said || p.memory.total <= said) && (!proof.is_asked || proof.holds);
+    *good = (!said || p.memory.total <= said) && (!proof.is_asked || proof.holds) &&
+            (!meaning.is_asked || meaning.gap || meaning.holds);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
     SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
                                                   .stages = s,

@@ -262,23 +262,29 @@ void sn_map(const struct sn_zip *z, uint64_t name, struct sn_slabs *out)
 
 /* --- what operands are of --------------------------------------------------------------------- */
 
+/* Rows from `row` on, up to a place where their positions, or their tokens, jump. */
+static int64_t until_jump(const struct sn_position_attr *a, int64_t row, int64_t token)
+{
+    int64_t dealt = sn_rows_per_sample(a);
+    dealt = a->context > 1 && a->zigzag ? dealt / 2 : dealt;
+    int64_t rows = dealt - row % dealt, tokens = a->seq - token % a->seq;
+    return rows < tokens ? rows : tokens;
+}
+
 enum sn_status sn_check_positions(const struct sn_step *s, const struct sn_slabs *slabs,
                                   int64_t cols, int rank)
 {
     const struct sn_position_attr *a = &s->op->attr.position;
-    int64_t per_sample = sn_rows_per_sample(a);
     for (int i = 0; i < slabs->n && a->seq > 0; i++) {
         const struct sn_slab *t = &slabs->t[i];
-        if (t->value == 0)
-            continue;
-        struct sn_corner c = sn_corner(t, cols);
-        for (int64_t k = 0; k < t->rows; k++) {
-            int64_t row = a->row0 + c.row + k;
-            if (sn_position(a, rank, row % per_sample) != (t->first[SN_SLAB_ROWS] + k) % a->seq)
+        int64_t first = sn_corner(t, cols).row;
+        for (int64_t k = 0; k < t->rows && t->value != 0;) {
+            int64_t row = a->row0 + first + k, token = t->first[SN_SLAB_ROWS] + k;
+            int64_t position = sn_position(a, rank, row % sn_rows_per_sample(a));
+            if (position != token % a->seq)
                 return sn_step_fault(s, "takes row %lld, which is token %lld, for position %lld",
-                                     (long long)(c.row + k),
-                                     (long long)(t->first[SN_SLAB_ROWS] + k),
-                                     (long long)sn_position(a, rank, row % per_sample));
+                                     (long long)(first + k), (long long)token, (long long)position);
+            k += until_jump(a, row, token);
         }
     }
     return SN_OK;

@@ -5,6 +5,7 @@
 #define SN_PLAN_H
 
 #include "lib/cost/price.h"
+#include "lib/meaning/prove.h"
 #include "lib/sim/sim.h"
 #include "lib/sim/stages.h"
 
@@ -28,6 +29,7 @@ struct sn_plan {
     int64_t plain_traffic[SN_NAXES]; /* and what it sends */
     double rise;                     /* of the loss, relative (losses.h); below 0: not known */
     struct sn_proof proof;           /* the caller's; zero: not asked for */
+    struct sn_meaning_proof meaning; /* likewise */
 };
 
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
