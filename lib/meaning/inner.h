@@ -43,6 +43,17 @@ struct sn_pending {
     int micro, slot, late;
 };
 
+/* Rows of tokens on their way to experts. Which token goes where is known when it runs; here each goes
+ * to every expert, with a value that says how much of it does. So a buffer of such rows has, whatever
+ * its own size, a row for each expert and token: of one unit, experts x tokens of them. What a
+ * rank has of all its experts, from all members of their group, are as many units as experts have
+ * slices. */
+struct sn_routing {
+    int64_t tokens; /* that a rank routes */
+    int experts, here, slices, members;
+    int *units; /* by buffer; 0: it holds no such rows */
+};
+
 struct sn_rank {
     const struct sn_job *job;
     const struct sn_program *program;
@@ -59,6 +70,7 @@ struct sn_rank {
     int n_queues, cap_queues;
     struct sn_inbox *inboxes;
     int n_inboxes, cap_inboxes;
+    struct sn_routing routing;
     bool agrees; /* it has told the others, and waits for what they say */
 };
 
@@ -129,6 +141,9 @@ bool sn_has_out(const struct sn_step *s, int out);
 /* What an operand holds: slabs whose `at` counts the operand's elements, row after row without
  * gaps. SN_EFAIL where nothing has been written. Caller finishes *out. */
 enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, struct sn_slabs *out);
+/* The same of what has been written: *n elements. */
+enum sn_status sn_read_written(const struct sn_step *s, const struct sn_view *v,
+                               struct sn_slabs *out, int64_t *n);
 enum sn_status sn_read(const struct sn_step *s, int in, struct sn_slabs *out);
 /* Write or add, as acc[] says. Slabs count elements as sn_read()'s do. */
 enum sn_status sn_write(const struct sn_step *s, int out, const struct sn_slabs *slabs);
@@ -192,6 +207,27 @@ enum sn_status sn_column_sums(const struct sn_step *s, const struct sn_slabs *sl
                               struct sn_slabs *out);
 /* z's values under a function of this name, into `out`. */
 void sn_map(const struct sn_zip *z, uint64_t name, struct sn_slabs *out);
+
+/* rules_experts.c, routing.c */
+sn_rule sn_rule_route, sn_rule_route_dx, sn_rule_route_loss, sn_rule_moe_permute,
+    sn_rule_recv_offsets, sn_rule_dispatch, sn_rule_combine, sn_rule_combine_dw,
+    sn_rule_expert_gemm, sn_rule_router_bias;
+bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct sn_program *p);
+/* Where a view of routed rows lies, counted as struct sn_routing says. */
+struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v);
+/* Rows that go from one member of an expert group to another: of a sender's tokens to the experts
+ * of an owner. */
+struct sn_passage {
+    int from, to;          /* members */
+    int64_t source, there; /* the first of their rows, of here x tokens */
+};
+/* The passages of an EXCHANGE, one after another, from {0}; i: begins with 0. */
+bool sn_passage_next(const struct sn_step *s, int *i, struct sn_passage *out);
+/* Of each expert's tokens, those of the chunk, and of the share of a window that a rank exchanges. */
+struct sn_span {
+    int64_t first, n;
+};
+struct sn_span sn_tokens_of(const struct sn_step *s, bool share);
 
 /* --- messages --------------------------------------------------------------------------------- */
 

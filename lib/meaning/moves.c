@@ -86,6 +86,9 @@ static enum sn_status post_send(const struct sn_step *s, int to, int tag, int le
     if (!x)
         return sn_step_no_memory(s);
     *seq = q->n - 1;
+    int64_t n; /* of rows only some go: whether they are there is seen when they are taken */
+    if (sn_op_row(s->op->kind)->counts_rows)
+        return sn_read_written(s, &s->op->in[SN_MOVE_FROM], &x->slabs, &n);
     return sn_read(s, SN_MOVE_FROM, &x->slabs);
 }
 
@@ -178,6 +181,91 @@ static enum sn_status result(const struct sn_step *s, struct sn_sent *const *sen
     return out->failed ? sn_step_no_memory(s) : SN_OK;
 }
 
+/* --- rows of experts' tokens ------------------------------------------------------------------ */
+
+static enum sn_status not_written(const struct sn_step *s, int64_t is, int64_t due)
+{
+    return sn_step_fault(s, "sends rows of which %lld of %lld elements have been written",
+                         (long long)is, (long long)due);
+}
+
+/* Of the rows that begin at source, those of some tokens of each expert, which come to lie at
+ * `there`. */
+static enum sn_status move_rows(const struct sn_step *s, const struct sn_slabs *sent,
+                                const struct sn_passage *p, struct sn_slabs *out)
+{
+    const struct sn_routing *r = &s->r->routing;
+    struct sn_span t = sn_tokens_of(s, true);
+    int64_t cols = s->op->in[SN_MOVE_FROM].cols, before = elements(out);
+    for (int e = 0; e < r->here; e++)
+        move_part(sent, ((p->source + e) * r->tokens + t.first) * cols, t.n * cols,
+                  ((p->there + e) * r->tokens + t.first) * cols, out);
+    int64_t due = r->here * t.n * cols, is = elements(out) - before;
+    return is == due ? SN_OK : not_written(s, is, due);
+}
+
+/* A result that other rows of its view stay beside. */
+static enum sn_status write_beside(const struct sn_step *s, const struct sn_slabs *slabs)
+{
+    struct sn_area a = sn_view_area(s, &s->op->out[SN_MOVE_TO]);
+    struct sn_slabs *held = sn_held(s, s->op->out[SN_MOVE_TO].buf);
+    for (int i = 0; i < slabs->n; i++) {
+        struct sn_slab t = slabs->t[i];
+        t.at += a.at;
+        sn_slabs_put(held, &s->m->spaces, &t);
+    }
+    return slabs->failed || held->failed ? sn_step_no_memory(s) : SN_OK;
+}
+
+static int number_in_experts(const struct sn_step *s, int rank)
+{
+    return sn_group_index(&s->r->job->grid, rank, SN_GROUP_EXPERT);
+}
+
+/* sent: by member of the operation's group. */
+static enum sn_status exchange(const struct sn_step *s, struct sn_sent *const *sent)
+{
+    struct sn_slabs out = {0};
+    struct sn_passage p;
+    int mine = number_in_experts(s, s->r->rank);
+    enum sn_status st = SN_OK;
+    for (int i = 0; st == SN_OK && sn_passage_next(s, &i, &p);)
+        for (int k = 0; p.to == mine && k < s->r->job->group_size[s->op->group]; k++)
+            if (number_in_experts(s, member(s, s->op->group, k)) == p.from && st == SN_OK)
+                st = move_rows(s, &sent[k]->slabs, &p, &out);
+    if (st == SN_OK)
+        st = write_beside(s, &out);
+    sn_slabs_fini(&out);
+    return st;
+}
+
+/* The shares of a window, of all members; or, back, the own share of what they sum up to. */
+static enum sn_status gather_rows(const struct sn_step *s, struct sn_sent *const *sent)
+{
+    const struct sn_routing *r = &s->r->routing;
+    struct sn_slabs part = {0}, out = {0};
+    enum sn_status st = SN_OK;
+    int64_t rows = (int64_t)r->members * r->here, cols = s->op->in[SN_MOVE_FROM].cols;
+    struct sn_span t = sn_tokens_of(s, s->op->attr.inverse);
+    for (int i = 0; i < s->r->job->group_size[s->op->group]; i++) {
+        part.n = 0;
+        for (int64_t e = 0; e < rows; e++)
+            move_part(&sent[i]->slabs, (e * r->tokens + t.first) * cols, t.n * cols,
+                      (e * r->tokens + t.first) * cols, &part);
+        for (int k = 0; k < part.n && st == SN_OK; k++)
+            st = sn_collect(s, &out, &part.t[k]);
+        int64_t is = elements(s->op->attr.inverse ? &part : &out);
+        bool last = s->op->attr.inverse || i == s->r->job->group_size[s->op->group] - 1;
+        if (st == SN_OK && last && is != rows * t.n * cols)
+            st = not_written(s, is, rows * t.n * cols);
+    }
+    if (st == SN_OK)
+        st = write_beside(s, &out);
+    sn_slabs_fini(&part);
+    sn_slabs_fini(&out);
+    return st;
+}
+
 /* s is as of the post. */
 static enum sn_status take_collective(const struct sn_step *s, int seq, bool *blocked)
 {
@@ -190,8 +278,13 @@ static enum sn_status take_collective(const struct sn_step *s, int seq, bool *bl
         *blocked = *blocked || !sent[i];
     }
     if (st == SN_OK && !*blocked) {
-        st = result(s, sent, size, &out);
-        if (st == SN_OK)
+        if (s->op->kind == SN_OP_EXCHANGE)
+            st = exchange(s, sent);
+        else if (s->op->kind == SN_OP_GATHER_ROWS)
+            st = gather_rows(s, sent);
+        else
+            st = result(s, sent, size, &out);
+        if (st == SN_OK && !sn_op_row(s->op->kind)->counts_rows)
             st = sn_write(s, SN_MOVE_TO, &out);
         for (int i = 0; i < size; i++)
             took(sent[i]);

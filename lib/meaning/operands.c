@@ -18,6 +18,8 @@ struct sn_area sn_view_area(const struct sn_step *s, const struct sn_view *v)
 {
     if (v->buf < 0 || v->rows == 0 || v->cols == 0)
         return (struct sn_area){0};
+    if (s->r->routing.units && s->r->routing.units[v->buf] > 0)
+        return sn_routed_area(s->r, v);
     struct sn_area a = {v->offset, v->rows, v->cols, v->rows > 1 ? v->ld : v->cols};
     const struct sn_job *j = s->r->job;
     if (v->index == SN_AT_MICRO)
@@ -59,19 +61,27 @@ static struct sn_slab inside(const struct sn_slab *t, const struct sn_area *a)
     return p;
 }
 
-enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, struct sn_slabs *out)
+enum sn_status sn_read_written(const struct sn_step *s, const struct sn_view *v,
+                               struct sn_slabs *out, int64_t *n)
 {
     struct sn_area a = sn_view_area(s, v);
     const struct sn_slabs *held = sn_held(s, v->buf);
-    int64_t n = 0;
+    *n = 0;
     out->n = 0;
     for (int i = 0; i < held->n; i++)
-        n += sn_slab_cut(out, &held->t[i], &a);
+        *n += sn_slab_cut(out, &held->t[i], &a);
     for (int i = 0; i < out->n; i++)
         out->t[i] = inside(&out->t[i], &a);
-    if (out->failed)
-        return sn_step_no_memory(s);
-    if (n == a.rows * a.cols)
+    return out->failed ? sn_step_no_memory(s) : SN_OK;
+}
+
+enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, struct sn_slabs *out)
+{
+    int64_t n;
+    struct sn_area a = sn_view_area(s, v);
+    SN_TRY(sn_read_written(s, v, out, &n));
+    bool is_routed = s->r->routing.units && s->r->routing.units[v->buf] > 0; /* a chunk, a share */
+    if (n == a.rows * a.cols || (is_routed && n > 0))
         return SN_OK;
     return sn_step_fault(s, "reads '%s', of which %lld of %lld elements have been written",
                          s->r->program->bufs[v->buf].name, (long long)n,
@@ -98,12 +108,27 @@ static enum sn_status outside(const struct sn_step *s, struct sn_slab *t, const 
     return SN_OK;
 }
 
+/* As sn_slabs_add(). While spaces are bound, those of summands become one. */
+static enum sn_slabs_sum add_up(struct sn_meaning *m, struct sn_slabs *l, const struct sn_slab *t,
+                                bool fill, struct sn_slab *there)
+{
+    enum sn_slabs_sum sum;
+    do
+        sum = sn_slabs_add(l, &m->spaces, t, fill, there);
+    while (sum == SN_SUM_OTHER && m->binds &&
+           (sn_space(&m->spaces, t->space[0]) != sn_space(&m->spaces, there->space[0]) ||
+            sn_space(&m->spaces, t->space[1]) != sn_space(&m->spaces, there->space[1])) &&
+           sn_same_space(m, t->space[0], there->space[0]) &&
+           sn_same_space(m, t->space[1], there->space[1]));
+    return sum;
+}
+
 static enum sn_status add(const struct sn_step *s, const struct sn_view *v, const struct sn_slab *t)
 {
     struct sn_slab there;
     struct sn_meaning *m = s->m;
     const char *name = s->r->program->bufs[v->buf].name;
-    switch (sn_slabs_add(sn_held(s, v->buf), &m->spaces, t, false, &there)) {
+    switch (add_up(m, sn_held(s, v->buf), t, false, &there)) {
     case SN_SUM_GOOD:
         return SN_OK;
     case SN_SUM_NOTHING_THERE:
@@ -147,7 +172,7 @@ enum sn_status sn_write(const struct sn_step *s, int out, const struct sn_slabs 
 enum sn_status sn_collect(const struct sn_step *s, struct sn_slabs *result, const struct sn_slab *t)
 {
     struct sn_slab there;
-    enum sn_slabs_sum sum = sn_slabs_add(result, &s->m->spaces, t, true, &there);
+    enum sn_slabs_sum sum = add_up(s->m, result, t, true, &there);
     if (result->failed)
         return sn_step_no_memory(s);
     if (sum == SN_SUM_GOOD)

@@ -36,6 +36,16 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
     [SN_OP_CE_PART] = sn_rule_ce_part,
     [SN_OP_TRANSPOSE] = sn_rule_transpose,
+    [SN_OP_ROUTE] = sn_rule_route,
+    [SN_OP_ROUTE_DX] = sn_rule_route_dx,
+    [SN_OP_ROUTE_LOSS] = sn_rule_route_loss,
+    [SN_OP_MOE_PERMUTE] = sn_rule_moe_permute,
+    [SN_OP_RECV_OFFSETS] = sn_rule_recv_offsets,
+    [SN_OP_DISPATCH] = sn_rule_dispatch,
+    [SN_OP_COMBINE] = sn_rule_combine,
+    [SN_OP_COMBINE_DW] = sn_rule_combine_dw,
+    [SN_OP_EXPERT_GEMM] = sn_rule_expert_gemm,
+    [SN_OP_ROUTER_BIAS] = sn_rule_router_bias,
     [SN_OP_SQ_NORM] = sn_rule_sq_norm,
     [SN_OP_CLIP_SCALE] = sn_rule_clip_scale,
     [SN_OP_ADAMW] = sn_rule_update,
@@ -146,7 +156,8 @@ enum sn_status sn_rank_init(struct sn_meaning *m, struct sn_rank *r, const struc
     r->first_held = sn_alloc_n((size_t)p->n_bufs + 1, sizeof(int));
     r->op_of_id = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
     r->pending = sn_alloc_n(((size_t)p->next_id + 1) * (size_t)r->slots, sizeof(*r->pending));
-    if (!r->first_held || !r->op_of_id || !r->pending)
+    bool good = sn_routing_init(&r->routing, job, p);
+    if (!r->first_held || !r->op_of_id || !r->pending || !good)
         return sn_fail(m->err, SN_ENOMEM, "meaning: no memory for rank %d", job->rank);
     for (int b = 0; b < p->n_bufs; b++)
         r->first_held[b + 1] = r->first_held[b] + copies(p, &p->bufs[b]);
@@ -168,6 +179,7 @@ void sn_rank_fini(struct sn_rank *r)
     sn_free(r->first_held);
     sn_free(r->op_of_id);
     sn_free(r->pending);
+    sn_free(r->routing.units);
     sn_queues_fini(r);
 }
 

@@ -173,6 +173,75 @@ enum sn_status sn_rule_gemm(const struct sn_step *s)
     return st;
 }
 
+/* --- experts ---------------------------------------------------------------------------------- */
+
+/* Of a factor, the rows first .. first + n - 1, as an operand of their own. */
+static enum sn_status rows_of(const struct sn_step *s, const struct factor *all, int64_t first,
+                              int64_t n, struct factor *out)
+{
+    struct sn_area a = {first * all->cols, 1, n * all->cols, n * all->cols};
+    out->slabs.n = 0;
+    out->cols = all->cols;
+    out->depth = all->depth;
+    for (int i = 0; i < all->slabs.n; i++)
+        (void)sn_slab_cut(&out->slabs, &all->slabs.t[i], &a);
+    for (int i = 0; i < out->slabs.n; i++)
+        out->slabs.t[i].at -= a.at;
+    return out->slabs.failed ? sn_step_no_memory(s) : SN_OK;
+}
+
+/* Segment `k` of the tokens' rows, whose expert is k mod those that are here. */
+static enum sn_status segment(const struct sn_step *s, const struct factor *a,
+                              const struct factor *b, int64_t k, struct sn_slabs *out)
+{
+    const struct sn_view *vb = &s->op->in[SN_EXPERT_GEMM_B];
+    int64_t tokens = s->r->routing.tokens, cols = s->op->out[SN_EXPERT_GEMM_C].cols;
+    int64_t count = s->op->attr.experts.count, e = k % count, rows = tokens;
+    bool is_gradient = s->op->attr.gemm.trans_a;
+    struct factor x = {0}, y = {0};
+    struct sn_slabs c = {0};
+    enum sn_status st = rows_of(s, a, k * tokens, tokens, &x);
+    if (st == SN_OK && is_gradient)
+        st = rows_of(s, b, k * tokens, tokens, &y);
+    else if (st == SN_OK)
+        st = rows_of(s, b, e * (vb->rows / count), vb->rows / count, &y);
+    if (st == SN_OK)
+        st = product(s, &x, &y, cols, &c);
+    rows = is_gradient ? s->op->out[SN_EXPERT_GEMM_C].rows / count : rows;
+    for (int i = 0; i < c.n && st == SN_OK; i++) {
+        c.t[i].at += (is_gradient ? e : k) * rows * cols;
+        if (is_gradient)
+            st = sn_collect(s, out, &c.t[i]);
+        else
+            sn_slabs_push(out, &c.t[i]);
+    }
+    sn_slabs_fini(&x.slabs);
+    sn_slabs_fini(&y.slabs);
+    sn_slabs_fini(&c);
+    return st;
+}
+
+enum sn_status sn_rule_expert_gemm(const struct sn_step *s)
+{
+    const struct sn_gemm_attr *g = &s->op->attr.gemm;
+    struct factor a = {0}, b = {0};
+    struct sn_slabs c = {0};
+    enum sn_status st =
+        read_factor(s, SN_EXPERT_GEMM_A, g->trans_a ? SN_SLAB_ROWS : SN_SLAB_COLS, &a);
+    if (st == SN_OK)
+        st = read_factor(s, SN_EXPERT_GEMM_B, g->trans_b ? SN_SLAB_COLS : SN_SLAB_ROWS, &b);
+    struct sn_area rows = sn_view_area(s, &s->op->in[SN_EXPERT_GEMM_A]);
+    int64_t segments = st == SN_OK ? rows.rows / s->r->routing.tokens : 0;
+    for (int64_t k = 0; k < segments && st == SN_OK; k++)
+        st = segment(s, &a, &b, k, &c);
+    if (st == SN_OK)
+        st = sn_write(s, SN_EXPERT_GEMM_C, &c);
+    sn_slabs_fini(&a.slabs);
+    sn_slabs_fini(&b.slabs);
+    sn_slabs_fini(&c);
+    return st;
+}
+
 /* --- sums of columns -------------------------------------------------------------------------- */
 
 enum sn_status sn_column_sums(const struct sn_step *s, const struct sn_slabs *slabs, int64_t cols,

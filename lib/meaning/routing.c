@@ -1,0 +1,107 @@
+/*
+ * routing.c - which buffers hold rows of experts' tokens, and which of those rows go to whom.
+ */
+#include "lib/meaning/inner.h"
+
+#include "lib/base/mem.h"
+
+/* Units of what an operation writes, where it writes such rows; 0: it does not. */
+static int units_of(const struct sn_routing *r, const struct sn_program *p, const struct sn_op *op)
+{
+    int buf = op->out[0].buf;
+    const struct sn_view *in = op->in;
+    switch (op->kind) {
+    case SN_OP_DISPATCH:
+        return 1;
+    case SN_OP_GATHER_ROWS:
+        return r->slices;
+    case SN_OP_EXCHANGE:
+        return !op->attr.inverse || p->bufs[buf].rows > op->attr.experts.rows ? r->slices : 1;
+    case SN_OP_EXPERT_GEMM:
+        return op->attr.gemm.trans_a ? 0 : r->units[in[SN_EXPERT_GEMM_A].buf];
+    case SN_OP_SWIGLU:
+        return r->units[in[SN_SWIGLU_X].buf];
+    case SN_OP_SWIGLU_DX:
+        return r->units[in[SN_SWIGLU_DX_DY].buf];
+    case SN_OP_ADD:
+        return r->units[in[SN_ADD_A].buf] > 0;
+    case SN_OP_ALIAS:
+    case SN_OP_COPY:
+        return r->units[in[SN_COPY_X].buf];
+    default:
+        return 0;
+    }
+}
+
+bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct sn_program *p)
+{
+    const struct sn_config *c = j->config;
+    *r = (struct sn_routing){0};
+    if (c->model.experts.count == 0)
+        return true;
+    r->tokens = sn_config_tokens(c) / sn_config_fold(c);
+    r->experts = c->model.experts.count;
+    r->slices = sn_config_slices(c);
+    r->members = j->group_size[SN_GROUP_EXPERT];
+    r->here = r->experts / (r->members / r->slices);
+    r->units = sn_alloc_n((size_t)p->n_bufs + 1, sizeof(int));
+    for (int pass = 0; pass < 2 && r->units; pass++)
+        for (int i = 0; i < p->n_ops; i++) {
+            const struct sn_op *op = &p->ops[i];
+            int units = op->out[0].buf < 0 ? 0 : units_of(r, p, op);
+            if (units > 0)
+                r->units[op->out[0].buf] = units;
+        }
+    return r->units != NULL;
+}
+
+/* All units of a buffer, or that of which the view's rows are. */
+struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v)
+{
+    const struct sn_routing *q = &r->routing;
+    int64_t unit = q->experts * q->tokens, block = 0, n = q->units[v->buf];
+    if (v->rows < r->program->bufs[v->buf].rows && n > 1) {
+        block = v->offset / v->ld / v->rows;
+        n = 1;
+    }
+    return (struct sn_area){block * unit * v->ld + v->offset % v->ld, n * unit, v->cols, v->ld};
+}
+
+struct sn_span sn_tokens_of(const struct sn_step *s, bool share)
+{
+    const struct sn_attr *a = &s->op->attr;
+    int64_t n = s->r->routing.tokens, chunks = a->experts.chunks > 1 ? a->experts.chunks : 1;
+    int64_t first = n * a->experts.chunk / chunks, end = n * (a->experts.chunk + 1) / chunks;
+    int64_t shares = a->blocks_b > 1 ? a->blocks_b : 1;
+    if (share && shares > 1) {
+        int64_t index = s->r->job->group_index[SN_GROUP_TENSOR], m = end - first;
+        end = first + m * (index + 1) / shares;
+        first += m * index / shares;
+    }
+    return (struct sn_span){first, end - first};
+}
+
+bool sn_passage_next(const struct sn_step *s, int *i, struct sn_passage *out)
+{
+    const struct sn_routing *r = &s->r->routing;
+    int node = s->r->job->grid.expert_node, members = r->members;
+    if (*i >= members * members)
+        return false;
+    int sender = *i / members, owner = *i % members;
+    *i += 1;
+    int64_t here = r->here, all = r->experts;
+    struct sn_passage p = {.from = sender, .to = owner};
+    bool back = s->op->attr.inverse;
+    bool blocks = back && r->units[s->op->out[SN_MOVE_TO].buf] > 1; /* of slices, apart */
+    p.source = owner / r->slices * here + (blocks ? owner % r->slices * all : 0);
+    p.there = sender * here;
+    if (s->op->group == SN_GROUP_EXPERT_NODE) { /* to the neighbour whose place the owner has */
+        p.to = sender / node * node + owner % node;
+        p.there = (owner / node * node + sender % node) * here;
+    } else if (s->op->group == SN_GROUP_EXPERT_RAIL) {
+        p.from = sender / node * node + owner % node;
+        p.source = (owner / node * node + sender % node) * here;
+    }
+    *out = !back ? p : (struct sn_passage){p.to, p.from, p.there, p.source};
+    return true;
+}
