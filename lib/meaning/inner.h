@@ -12,7 +12,7 @@
 #include "lib/program/opinfo.h"
 
 /* Sums that a rank adds up over a step, in the scalars block. */
-enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_NTOLD };
+enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_TOLD_LOAD, SN_NTOLD };
 
 /* What is sent and has not been taken by all. */
 struct sn_sent {
@@ -51,7 +51,8 @@ struct sn_pending {
 struct sn_routing {
     int64_t tokens; /* that a rank routes */
     int experts, here, slices, members;
-    int *units; /* by buffer; 0: it holds no such rows */
+    bool rounds; /* some operations are of further rounds: those have half of the tokens */
+    int *units;  /* by buffer; 0: it holds no such rows */
 };
 
 struct sn_rank {
@@ -215,6 +216,8 @@ sn_rule sn_rule_route, sn_rule_route_dx, sn_rule_route_loss, sn_rule_moe_permute
 bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct sn_program *p);
 /* Where a view of routed rows lies, counted as struct sn_routing says. */
 struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v);
+/* An operand that says where rows go says it of these. Tokens of another micro-batch are others. */
+enum sn_status sn_check_route(const struct sn_step *s, int in, const struct sn_slabs *rows);
 /* Rows that go from one member of an expert group to another: of a sender's tokens to the experts
  * of an owner. */
 struct sn_passage {
@@ -223,7 +226,8 @@ struct sn_passage {
 };
 /* The passages of an EXCHANGE, one after another, from {0}; i: begins with 0. */
 bool sn_passage_next(const struct sn_step *s, int *i, struct sn_passage *out);
-/* Of each expert's tokens, those of the chunk, and of the share of a window that a rank exchanges. */
+/* Of each expert's tokens, those of the chunk and the round, and of the share of a window that a rank
+ * exchanges. */
 struct sn_span {
     int64_t first, n;
 };

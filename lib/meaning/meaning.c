@@ -221,6 +221,19 @@ static void ranks_fini(struct sn_meaning *m)
     m->rank = NULL;
 }
 
+/* The loss, what routers lose, the gradients' norm, what experts got. */
+static enum sn_status compare_told(const struct sn_meaning *m)
+{
+    static const char *const of[SN_NTOLD] = {"the loss is", "routers' losses are",
+                                             "routers' losses are", "the gradients' norm is",
+                                             "the experts' load is"};
+    for (int k = 0; k < SN_NTOLD; k++)
+        if (m->rank[0].told[k] != m->told[k])
+            return sn_fail(m->err, SN_EFAIL, "%s: %s not over everything once",
+                           m->rank[0].program->name, of[k]);
+    return SN_OK;
+}
+
 /* The ranks play a step; then each of them is looked at. */
 static enum sn_status play(struct sn_meaning *m, const struct sn_job *const *jobs, int n,
                            const struct sn_program *const *override, on_state *then)
@@ -240,9 +253,8 @@ static enum sn_status play(struct sn_meaning *m, const struct sn_job *const *job
         st = for_state(m, &m->rank[i], then);
     if (st == SN_OK && m->is_reference)
         memcpy(m->told, m->rank[0].told, sizeof(m->told));
-    if (st == SN_OK && m->rank[0].told[SN_TOLD_LOSS] != m->told[SN_TOLD_LOSS])
-        st = sn_fail(m->err, SN_EFAIL, "%s: the loss is not over every token of the step once",
-                     m->rank[0].program->name);
+    if (st == SN_OK)
+        st = compare_told(m);
     ranks_fini(m);
     return st;
 }

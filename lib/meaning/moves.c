@@ -87,8 +87,10 @@ static enum sn_status post_send(const struct sn_step *s, int to, int tag, int le
         return sn_step_no_memory(s);
     *seq = q->n - 1;
     int64_t n; /* of rows only some go: whether they are there is seen when they are taken */
-    if (sn_op_row(s->op->kind)->counts_rows)
-        return sn_read_written(s, &s->op->in[SN_MOVE_FROM], &x->slabs, &n);
+    if (sn_op_row(s->op->kind)->counts_rows) {
+        SN_TRY(sn_read_written(s, &s->op->in[SN_MOVE_FROM], &x->slabs, &n));
+        return sn_check_route(s, SN_MOVE_BOUNDS, &x->slabs);
+    }
     return sn_read(s, SN_MOVE_FROM, &x->slabs);
 }
 
@@ -337,12 +339,29 @@ enum sn_status sn_wait(const struct sn_step *s, bool *blocked)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
-static bool counts_loss(const struct sn_job *j)
+static bool is_first(const struct sn_job *j, unsigned groups)
 {
     for (int q = 0; q < SN_NGROUPS; q++)
-        if (j->same_loss >> q & 1u && j->group_index[q] != 0)
+        if (groups >> q & 1u && j->group_index[q] != 0)
             return false;
     return true;
+}
+
+/* What experts got, of each layer apart, where this rank routes tokens of its own. */
+static uint64_t load_of(const struct sn_step *s)
+{
+    const struct sn_job *j = s->r->job;
+    uint64_t sum = 0;
+    if (j->expert_load < 0 || !is_first(j, j->same_routes))
+        return 0;
+    const struct sn_slabs *load = sn_held(s, j->expert_load);
+    for (int i = 0; i < load->n; i++) {
+        const struct sn_slab *t = &load->t[i];
+        uint64_t layer = sn_field_of(sn_name(SN_OP_AGREE, (uint64_t)t->at));
+        sum = sn_field_add(
+            sum, sn_field_mul(sn_field_mul(t->value, layer), sn_extent(s->m, t, SN_SLAB_COLS)));
+    }
+    return sum;
 }
 
 enum sn_status sn_agree(const struct sn_step *s, bool *blocked)
@@ -353,7 +372,8 @@ enum sn_status sn_agree(const struct sn_step *s, bool *blocked)
         if (!x)
             return sn_step_no_memory(s);
         memcpy(x->told, r->told, sizeof(x->told));
-        x->told[SN_TOLD_LOSS] = counts_loss(r->job) ? r->told[SN_TOLD_LOSS] : 0;
+        x->told[SN_TOLD_LOSS] = is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
+        x->told[SN_TOLD_LOAD] = load_of(s);
         r->agrees = true;
     }
     uint64_t sum[SN_NTOLD] = {0};

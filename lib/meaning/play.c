@@ -73,7 +73,7 @@ static bool is_due(const struct sn_step *s)
     const struct sn_op *op = s->op;
     int last = s->r->program->micros - 1;
     bool due = op->when == SN_EVERY || s->micro == (op->when == SN_FIRST ? 0 : last);
-    return due && is_member_0(s->r->job, op->only) && !op->extra;
+    return due && is_member_0(s->r->job, op->only);
 }
 
 static enum sn_status run(const struct sn_step *s, bool *blocked)

@@ -45,6 +45,8 @@ bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct 
     r->members = j->group_size[SN_GROUP_EXPERT];
     r->here = r->experts / (r->members / r->slices);
     r->units = sn_alloc_n((size_t)p->n_bufs + 1, sizeof(int));
+    for (int i = 0; i < p->n_ops; i++)
+        r->rounds = r->rounds || p->ops[i].extra;
     for (int pass = 0; pass < 2 && r->units; pass++)
         for (int i = 0; i < p->n_ops; i++) {
             const struct sn_op *op = &p->ops[i];
@@ -67,11 +69,42 @@ struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v)
     return (struct sn_area){block * unit * v->ld + v->offset % v->ld, n * unit, v->cols, v->ld};
 }
 
+static int64_t micro_of(const struct sn_step *s, const struct sn_slab *t)
+{
+    const struct sn_layout_config *l = &s->r->job->config->layout;
+    return t->first[SN_SLAB_ROWS] / ((int64_t)l->data * l->micro_batch * s->m->config->model.seq);
+}
+
+enum sn_status sn_check_route(const struct sn_step *s, int in, const struct sn_slabs *rows)
+{
+    struct sn_slabs note = {0};
+    enum sn_status st = sn_read(s, in, &note);
+    for (int i = 0; i < note.n && st == SN_OK; i++)
+        for (int k = 0; k < rows->n && st == SN_OK; k++) {
+            const struct sn_slab *t = &rows->t[k];
+            if (t->value == 0 || t->space[SN_SLAB_ROWS] == SN_SPACE_ANY)
+                continue;
+            if (t->route != note.t[i].value)
+                st = sn_step_fault(s, "takes rows that '%s' says nothing of",
+                                   s->r->program->bufs[s->op->in[in].buf].name);
+            else if (micro_of(s, t) != micro_of(s, &note.t[i]))
+                st = sn_step_fault(s, "takes rows of another micro-batch than '%s' is of",
+                                   s->r->program->bufs[s->op->in[in].buf].name);
+        }
+    sn_slabs_fini(&note);
+    return st;
+}
+
 struct sn_span sn_tokens_of(const struct sn_step *s, bool share)
 {
     const struct sn_attr *a = &s->op->attr;
     int64_t n = s->r->routing.tokens, chunks = a->experts.chunks > 1 ? a->experts.chunks : 1;
     int64_t first = n * a->experts.chunk / chunks, end = n * (a->experts.chunk + 1) / chunks;
+    int64_t half = first + (end - first) / 2;
+    if (s->r->routing.rounds && s->op->extra)
+        first = half;
+    else if (s->r->routing.rounds)
+        end = half;
     int64_t shares = a->blocks_b > 1 ? a->blocks_b : 1;
     if (share && shares > 1) {
         int64_t index = s->r->job->group_index[SN_GROUP_TENSOR], m = end - first;

@@ -300,6 +300,7 @@ enum sn_status sn_rule_dispatch(const struct sn_step *s)
             struct sn_slab t = z.t[i];
             t.at += e * r->tokens * cols;
             t.value = sn_field_mul(z.value[i][0], weight_at(&z, i, e));
+            t.route = z.value[i][1];
             sn_slabs_push(&y, &t);
         }
     if (st == SN_OK)
@@ -321,7 +322,7 @@ static struct sn_slab of_expert(const struct sn_routing *r, const struct sn_slab
 }
 
 /* Rows of all experts, every one of them, cut where another expert's begin. */
-static enum sn_status read_routed(const struct sn_step *s, int in, struct sn_slabs *out)
+static enum sn_status read_routed(const struct sn_step *s, int in, int place, struct sn_slabs *out)
 {
     const struct sn_routing *r = &s->r->routing;
     struct sn_area a = sn_view_area(s, &s->op->in[in]);
@@ -333,6 +334,8 @@ static enum sn_status read_routed(const struct sn_step *s, int in, struct sn_sla
         st = sn_step_fault(s, "reads '%s', where %lld of %lld elements have come back",
                            s->r->program->bufs[s->op->in[in].buf].name, (long long)n,
                            (long long)due);
+    if (st == SN_OK)
+        st = sn_check_route(s, place, &x);
     for (int64_t row = 0; row < a.rows && st == SN_OK; row += r->tokens) {
         struct sn_area block = {row * a.cols, 1, r->tokens * a.cols, r->tokens * a.cols};
         for (int i = 0; i < x.n; i++)
@@ -347,7 +350,7 @@ enum sn_status sn_rule_combine(const struct sn_step *s)
     const struct sn_routing *r = &s->r->routing;
     int64_t cols = s->op->out[SN_COMBINE_Y].cols, e;
     struct sn_slabs x = {0}, y = {0}, one = {0};
-    enum sn_status st = read_routed(s, SN_COMBINE_X, &x);
+    enum sn_status st = read_routed(s, SN_COMBINE_X, SN_COMBINE_PLACE, &x);
     for (int i = 0; i < x.n && st == SN_OK; i++) {
         struct sn_zip z = {0};
         struct sn_slab t = of_expert(r, &x.t[i], cols, &e);
@@ -357,6 +360,7 @@ enum sn_status sn_rule_combine(const struct sn_step *s)
         st = zip_routes(s, &z, SN_COMBINE_PLACE, SN_COMBINE_W, cols);
         for (int k = 0; k < z.n && st == SN_OK; k++) {
             t = z.t[k];
+            t.route = 0;
             t.value = sn_field_mul(t.value, weight_at(&z, k, e));
             st = sn_collect(s, &y, &t);
         }
@@ -380,7 +384,7 @@ enum sn_status sn_rule_combine_dw(const struct sn_step *s)
     const struct sn_routing *r = &s->r->routing;
     int64_t cols = s->op->in[SN_COMBINE_DW_DY].cols, width = s->op->out[SN_COMBINE_DW_DW].cols, e;
     struct sn_slabs x = {0}, dy = {0}, dw = {0}, one = {0};
-    enum sn_status st = read_routed(s, SN_COMBINE_DW_X, &x);
+    enum sn_status st = read_routed(s, SN_COMBINE_DW_X, SN_COMBINE_DW_PLACE, &x);
     if (st == SN_OK)
         st = sn_read(s, SN_COMBINE_DW_DY, &dy);
     for (int i = 0; i < x.n && st == SN_OK; i++) {

@@ -135,6 +135,19 @@ static struct sn_view half(const struct sn_view *v, int which)
     return h;
 }
 
+/* Where rows are those of experts, `bounds` says which there are. */
+static enum sn_status check_bounds(const struct sn_step *s, int x, int bounds)
+{
+    struct sn_slabs rows = {0};
+    if (!sn_has_in(s, bounds))
+        return SN_OK;
+    enum sn_status st = sn_read(s, x, &rows);
+    if (st == SN_OK)
+        st = sn_check_route(s, bounds, &rows);
+    sn_slabs_fini(&rows);
+    return st;
+}
+
 static enum sn_status zip_halves(const struct sn_step *s, const struct sn_view *x, struct sn_zip *z,
                                  bool begun)
 {
@@ -156,6 +169,7 @@ enum sn_status sn_rule_swiglu(const struct sn_step *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs y = {0};
+    SN_TRY(check_bounds(s, SN_SWIGLU_X, SN_SWIGLU_BOUNDS));
     enum sn_status st = zip_halves(s, &s->op->in[SN_SWIGLU_X], &z, false);
     sn_map(&z, sn_name(SN_OP_SWIGLU, s->op->attr.act), &y);
     return write_and_free(s, st, SN_SWIGLU_Y, &y, &z);
@@ -165,6 +179,7 @@ enum sn_status sn_rule_swiglu_dx(const struct sn_step *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs dx = {0};
+    SN_TRY(check_bounds(s, SN_SWIGLU_DX_X, SN_SWIGLU_DX_BOUNDS));
     enum sn_status st = sn_read(s, SN_SWIGLU_DX_DY, &dx);
     if (st == SN_OK) {
         sn_zip_begin(&z, &dx);

@@ -210,6 +210,7 @@ static enum sn_status segment(const struct sn_step *s, const struct factor *a,
     rows = is_gradient ? s->op->out[SN_EXPERT_GEMM_C].rows / count : rows;
     for (int i = 0; i < c.n && st == SN_OK; i++) {
         c.t[i].at += (is_gradient ? e : k) * rows * cols;
+        c.t[i].route = is_gradient || x.slabs.n == 0 ? 0 : x.slabs.t[0].route;
         if (is_gradient)
             st = sn_collect(s, out, &c.t[i]);
         else
@@ -230,6 +231,8 @@ enum sn_status sn_rule_expert_gemm(const struct sn_step *s)
         read_factor(s, SN_EXPERT_GEMM_A, g->trans_a ? SN_SLAB_ROWS : SN_SLAB_COLS, &a);
     if (st == SN_OK)
         st = read_factor(s, SN_EXPERT_GEMM_B, g->trans_b ? SN_SLAB_COLS : SN_SLAB_ROWS, &b);
+    if (st == SN_OK)
+        st = sn_check_route(s, SN_EXPERT_GEMM_BOUNDS, &a.slabs);
     struct sn_area rows = sn_view_area(s, &s->op->in[SN_EXPERT_GEMM_A]);
     int64_t segments = st == SN_OK ? rows.rows / s->r->routing.tokens : 0;
     for (int64_t k = 0; k < segments && st == SN_OK; k++)

@@ -168,7 +168,8 @@ void sn_slabs_clear(struct sn_slabs *l, const struct sn_area *a)
 static bool same_content(const struct sn_spaces *s, const struct sn_slab *a,
                          const struct sn_slab *b)
 {
-    return a->value == b->value && sn_space(s, a->space[0]) == sn_space(s, b->space[0]) &&
+    return a->value == b->value && a->route == b->route &&
+           sn_space(s, a->space[0]) == sn_space(s, b->space[0]) &&
            sn_space(s, a->space[1]) == sn_space(s, b->space[1]);
 }
 

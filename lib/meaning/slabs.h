@@ -35,6 +35,7 @@ struct sn_slab {
     uint64_t value;
     int space[SN_SLAB_DIMS];
     int64_t first[SN_SLAB_DIMS];
+    uint64_t route; /* of rows on their way to experts: what says where they go; 0: they are none */
 };
 
 struct sn_slabs {
