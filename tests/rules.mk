@@ -86,7 +86,7 @@ $(BUILD)/tests/gpu/cudnn_plans: $(BUILD)/tests/gpu/cudnn_plans.o $(patsubst %.c,
 	$(link)
 # With a stand-in for cuDNN that computes on the host.
 $(BUILD)/tests/unit/test_sdpa: $(patsubst %.c,$(BUILD)/%.o,$(CUDNN_C) kernels/cuda/library.c) | $(BUILD)/tests/gpu/libfake_cudnn.so
-$(BUILD)/tests/unit/test_sdpa: LDFLAGS += -Wl,-rpath,'$$ORIGIN/../gpu/fake'
+$(BUILD)/tests/unit/test_sdpa: LDFLAGS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../gpu/fake'
 $(addprefix $(BUILD)/tests/,bench/published bench/baseline unit/test_published): \
     $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/foreign/*.c))
 

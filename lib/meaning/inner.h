@@ -91,7 +91,7 @@ struct sn_meaning {
 };
 
 /* One operation, run now. */
-struct sn_step {
+struct sn_visit {
     struct sn_meaning *m;
     struct sn_rank *r;
     const struct sn_op *op;
@@ -102,9 +102,9 @@ struct sn_step {
 /* --- faults ----------------------------------------------------------------------------------- */
 
 /* "train: rank 3 (...): gemm 'l0.ffn.down' (operation 33, micro-batch 2): ..." SN_EFAIL. */
-enum sn_status sn_step_fault(const struct sn_step *s, const char *format, ...)
+enum sn_status sn_visit_fault(const struct sn_visit *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-enum sn_status sn_step_no_memory(const struct sn_step *s);
+enum sn_status sn_visit_no_memory(const struct sn_visit *s);
 /* "tokens 128 to 255", "columns 0 to 63 of 'layers.0.attn.q.weight'". */
 struct sn_place_text {
     char s[160];
@@ -113,7 +113,7 @@ struct sn_place_text sn_place_text(const struct sn_meaning *m, const struct sn_s
 
 /* A gradient of a parameter, before the update: that of one rank is noted, others are compared with
  * it. t: of the parameter. */
-enum sn_status sn_check_gradient(const struct sn_step *s, const struct sn_slab *t, uint64_t value);
+enum sn_status sn_check_gradient(const struct sn_visit *s, const struct sn_slab *t, uint64_t value);
 
 /* --- values ----------------------------------------------------------------------------------- */
 
@@ -134,24 +134,25 @@ bool sn_same_space(struct sn_meaning *m, int a, int b);
 
 /* --- operands --------------------------------------------------------------------------------- */
 
-struct sn_slabs *sn_held(const struct sn_step *s, int buf);
+struct sn_slabs *sn_held(const struct sn_visit *s, int buf);
 /* Where a view lies in its buffer now; rows 0: it is absent on this rank. */
-struct sn_area sn_view_area(const struct sn_step *s, const struct sn_view *v);
-bool sn_has_in(const struct sn_step *s, int in);
-bool sn_has_out(const struct sn_step *s, int out);
+struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v);
+bool sn_has_in(const struct sn_visit *s, int in);
+bool sn_has_out(const struct sn_visit *s, int out);
 /* What an operand holds: slabs whose `at` counts the operand's elements, row after row without
  * gaps. SN_EFAIL where nothing has been written. Caller finishes *out. */
-enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, struct sn_slabs *out);
+enum sn_status sn_read_view(const struct sn_visit *s, const struct sn_view *v,
+                            struct sn_slabs *out);
 /* The same of what has been written: *n elements. */
-enum sn_status sn_read_written(const struct sn_step *s, const struct sn_view *v,
+enum sn_status sn_read_written(const struct sn_visit *s, const struct sn_view *v,
                                struct sn_slabs *out, int64_t *n);
-enum sn_status sn_read(const struct sn_step *s, int in, struct sn_slabs *out);
+enum sn_status sn_read(const struct sn_visit *s, int in, struct sn_slabs *out);
 /* Write or add, as acc[] says. Slabs count elements as sn_read()'s do. */
-enum sn_status sn_write(const struct sn_step *s, int out, const struct sn_slabs *slabs);
-enum sn_status sn_write_view(const struct sn_step *s, const struct sn_view *v, enum sn_acc_rule acc,
-                             const struct sn_slabs *slabs);
+enum sn_status sn_write(const struct sn_visit *s, int out, const struct sn_slabs *slabs);
+enum sn_status sn_write_view(const struct sn_visit *s, const struct sn_view *v,
+                             enum sn_acc_rule acc, const struct sn_slabs *slabs);
 /* Add t to a result that is being made. */
-enum sn_status sn_collect(const struct sn_step *s, struct sn_slabs *result,
+enum sn_status sn_collect(const struct sn_visit *s, struct sn_slabs *result,
                           const struct sn_slab *t);
 /* Where a slab begins in an operand of so many columns. */
 struct sn_corner {
@@ -162,7 +163,7 @@ static inline struct sn_corner sn_corner(const struct sn_slab *t, int64_t cols)
     return (struct sn_corner){t->at / cols, t->at % cols};
 }
 /* The slabs as rectangles of an operand of so many columns. SN_EFAIL if some are not. */
-enum sn_status sn_are_rectangles(const struct sn_step *s, const struct sn_slabs *slabs,
+enum sn_status sn_are_rectangles(const struct sn_visit *s, const struct sn_slabs *slabs,
                                  int64_t cols);
 
 /* Parts of operands of one shape that lie in the same place. */
@@ -178,13 +179,13 @@ void sn_zip_fini(struct sn_zip *z);
 /* The first operand. */
 void sn_zip_begin(struct sn_zip *z, const struct sn_slabs *slabs);
 /* One more, whose coordinates have to be the first one's in the dimensions of `dims` (bits). */
-enum sn_status sn_zip_with(const struct sn_step *s, struct sn_zip *z, const struct sn_slabs *slabs,
+enum sn_status sn_zip_with(const struct sn_visit *s, struct sn_zip *z, const struct sn_slabs *slabs,
                            unsigned dims);
 enum { SN_DIM_ROWS = 1, SN_DIM_COLS = 2, SN_DIM_BOTH = 3 };
 
 /* Rows of a slab have the positions that the operation's attributes say. `rank`: of the context
  * rank whose they are. */
-enum sn_status sn_check_positions(const struct sn_step *s, const struct sn_slabs *slabs,
+enum sn_status sn_check_positions(const struct sn_visit *s, const struct sn_slabs *slabs,
                                   int64_t cols, int rank);
 /* The coordinates of a weight, or of its gradient, by where it lies in its bucket; and of what is
  * padding, with value 0. `value`: by tensor, or NULL: 1 everywhere. */
@@ -193,7 +194,7 @@ enum sn_status sn_weight_slabs(const struct sn_meaning *m, const struct sn_job *
 
 /* --- rules ------------------------------------------------------------------------------------ */
 
-typedef enum sn_status sn_rule(const struct sn_step *s);
+typedef enum sn_status sn_rule(const struct sn_visit *s);
 /* NULL: the kind belongs to messages (moves.c). */
 sn_rule *sn_rule_of(int kind);
 sn_rule sn_rule_gemm, sn_rule_colsum, sn_rule_embed, sn_rule_embed_grad, sn_rule_pos_grad;
@@ -204,7 +205,7 @@ sn_rule sn_rule_zero, sn_rule_copy, sn_rule_add, sn_rule_act, sn_rule_act_dx, sn
     sn_rule_swiglu_dx, sn_rule_noise, sn_rule_transpose;
 sn_rule sn_rule_sq_norm, sn_rule_clip_scale, sn_rule_update;
 /* Columns' sums of `slabs`, an operand of so many columns. */
-enum sn_status sn_column_sums(const struct sn_step *s, const struct sn_slabs *slabs, int64_t cols,
+enum sn_status sn_column_sums(const struct sn_visit *s, const struct sn_slabs *slabs, int64_t cols,
                               struct sn_slabs *out);
 /* z's values under a function of this name, into `out`. */
 void sn_map(const struct sn_zip *z, uint64_t name, struct sn_slabs *out);
@@ -217,7 +218,7 @@ bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct 
 /* Where a view of routed rows lies, counted as struct sn_routing says. */
 struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v);
 /* An operand that says where rows go says it of these. Tokens of another micro-batch are others. */
-enum sn_status sn_check_route(const struct sn_step *s, int in, const struct sn_slabs *rows);
+enum sn_status sn_check_route(const struct sn_visit *s, int in, const struct sn_slabs *rows);
 /* Rows that go from one member of an expert group to another: of a sender's tokens to the experts
  * of an owner. */
 struct sn_passage {
@@ -225,21 +226,21 @@ struct sn_passage {
     int64_t source, there; /* the first of their rows, of here x tokens */
 };
 /* The passages of an EXCHANGE, one after another, from {0}; i: begins with 0. */
-bool sn_passage_next(const struct sn_step *s, int *i, struct sn_passage *out);
+bool sn_passage_next(const struct sn_visit *s, int *i, struct sn_passage *out);
 /* Of each expert's tokens, those of the chunk and the round, and of the share of a window that a rank
  * exchanges. */
-struct sn_span {
+struct sn_token_span {
     int64_t first, n;
 };
-struct sn_span sn_tokens_of(const struct sn_step *s, bool share);
+struct sn_token_span sn_tokens_of(const struct sn_visit *s, bool share);
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-enum sn_status sn_post(const struct sn_step *s);
+enum sn_status sn_post(const struct sn_visit *s);
 /* Not there yet: *blocked. */
 void sn_queues_fini(struct sn_rank *r);
-enum sn_status sn_wait(const struct sn_step *s, bool *blocked);
-enum sn_status sn_agree(const struct sn_step *s, bool *blocked);
+enum sn_status sn_wait(const struct sn_visit *s, bool *blocked);
+enum sn_status sn_agree(const struct sn_visit *s, bool *blocked);
 
 /* --- ranks ------------------------------------------------------------------------------------ */
 

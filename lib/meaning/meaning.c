@@ -193,7 +193,7 @@ static struct sn_place_text gradient_fault(const struct sn_meaning *m, uint64_t 
     return why;
 }
 
-enum sn_status sn_check_gradient(const struct sn_step *s, const struct sn_slab *t, uint64_t value)
+enum sn_status sn_check_gradient(const struct sn_visit *s, const struct sn_slab *t, uint64_t value)
 {
     struct sn_meaning *m = s->m;
     int tensor = tensor_of(t);
@@ -206,8 +206,8 @@ enum sn_status sn_check_gradient(const struct sn_step *s, const struct sn_slab *
     uint64_t due = m->found[SN_MEANING_GRADIENT][tensor];
     if (value == due)
         return SN_OK;
-    return sn_step_fault(s, "takes a gradient of '%s' that is not that of one rank: %s",
-                         tensor_name(m, tensor), gradient_fault(m, value, due).s);
+    return sn_visit_fault(s, "takes a gradient of '%s' that is not that of one rank: %s",
+                          tensor_name(m, tensor), gradient_fault(m, value, due).s);
 }
 
 /* --- all -------------------------------------------------------------------------------------- */

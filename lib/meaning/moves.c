@@ -41,13 +41,13 @@ static struct sn_sent *send_new(struct sn_queue *q, int left)
     return &q->sent[q->n++];
 }
 
-static int member(const struct sn_step *s, enum sn_group g, int i)
+static int member(const struct sn_visit *s, enum sn_group g, int i)
 {
     return sn_group_member(&s->r->job->grid, s->r->rank, g, i);
 }
 
 /* What a rank has sent as its number `seq`; NULL: nothing yet. */
-static struct sn_sent *sent_by(const struct sn_step *s, int rank, int to, int tag, int seq)
+static struct sn_sent *sent_by(const struct sn_visit *s, int rank, int to, int tag, int seq)
 {
     struct sn_queue *q = queue_of(&s->m->rank[rank], s->op->group, to, tag, false);
     return q && seq < q->n ? &q->sent[seq] : NULL;
@@ -61,12 +61,12 @@ static void took(struct sn_sent *x)
 
 /* --- posts ------------------------------------------------------------------------------------ */
 
-static struct sn_pending *pending_of(const struct sn_step *s, int id, bool per_slot)
+static struct sn_pending *pending_of(const struct sn_visit *s, int id, bool per_slot)
 {
     return &s->r->pending[(size_t)id * (size_t)s->r->slots + (size_t)(per_slot ? s->slot : 0)];
 }
 
-static int receive_new(const struct sn_step *s, int from)
+static int receive_new(const struct sn_visit *s, int from)
 {
     struct sn_rank *r = s->r;
     for (int i = 0; i < r->n_inboxes; i++)
@@ -79,12 +79,12 @@ static int receive_new(const struct sn_step *s, int from)
     return 0;
 }
 
-static enum sn_status post_send(const struct sn_step *s, int to, int tag, int left, int *seq)
+static enum sn_status post_send(const struct sn_visit *s, int to, int tag, int left, int *seq)
 {
     struct sn_queue *q = queue_of(s->r, s->op->group, to, tag, true);
     struct sn_sent *x = send_new(q, left);
     if (!x)
-        return sn_step_no_memory(s);
+        return sn_visit_no_memory(s);
     *seq = q->n - 1;
     int64_t n; /* of rows only some go: whether they are there is seen when they are taken */
     if (sn_op_row(s->op->kind)->counts_rows) {
@@ -95,7 +95,7 @@ static enum sn_status post_send(const struct sn_step *s, int to, int tag, int le
 }
 
 /* A group of one: the operand itself. */
-static enum sn_status copy(const struct sn_step *s)
+static enum sn_status copy(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};
     enum sn_status st = sn_read(s, SN_MOVE_FROM, &x);
@@ -105,7 +105,7 @@ static enum sn_status copy(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_post(const struct sn_step *s)
+enum sn_status sn_post(const struct sn_visit *s)
 {
     const struct sn_op *op = s->op;
     int size = s->r->job->group_size[op->group], seq = 0;
@@ -118,7 +118,7 @@ enum sn_status sn_post(const struct sn_step *s)
     else
         SN_TRY(post_send(s, -1, 0, op->kind == SN_OP_SHIFT ? 1 : size, &seq));
     if (seq < 0)
-        return sn_step_no_memory(s);
+        return sn_visit_no_memory(s);
     *pending_of(s, op->id, op->per_slot) =
         (struct sn_pending){true, seq, s->micro, s->slot, s->late};
     return SN_OK;
@@ -147,7 +147,7 @@ static void move_part(const struct sn_slabs *sent, int64_t from, int64_t n, int6
 }
 
 /* The sum of what all members have at from .. from + n - 1. */
-static enum sn_status sum_members(const struct sn_step *s, struct sn_sent *const *sent, int size,
+static enum sn_status sum_members(const struct sn_visit *s, struct sn_sent *const *sent, int size,
                                   int64_t from, int64_t n, struct sn_slabs *out)
 {
     struct sn_slabs part = {0};
@@ -158,14 +158,14 @@ static enum sn_status sum_members(const struct sn_step *s, struct sn_sent *const
         for (int k = 0; k < part.n && st == SN_OK; k++)
             st = sn_collect(s, out, &part.t[k]);
         if (st == SN_OK && elements(&part) != elements(out))
-            st = sn_step_fault(s, "sums %lld elements of member %d and %lld of those before it",
-                               (long long)elements(&part), i, (long long)elements(out));
+            st = sn_visit_fault(s, "sums %lld elements of member %d and %lld of those before it",
+                                (long long)elements(&part), i, (long long)elements(out));
     }
     sn_slabs_fini(&part);
     return st;
 }
 
-static enum sn_status result(const struct sn_step *s, struct sn_sent *const *sent, int size,
+static enum sn_status result(const struct sn_visit *s, struct sn_sent *const *sent, int size,
                              struct sn_slabs *out)
 {
     const struct sn_op *op = s->op;
@@ -180,24 +180,24 @@ static enum sn_status result(const struct sn_step *s, struct sn_sent *const *sen
             move_part(&sent[i]->slabs, 0, n, i * n, out);
         else
             move_part(&sent[i]->slabs, index * (n / size), n / size, i * (n / size), out);
-    return out->failed ? sn_step_no_memory(s) : SN_OK;
+    return out->failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
 /* --- rows of experts' tokens ------------------------------------------------------------------ */
 
-static enum sn_status not_written(const struct sn_step *s, int64_t is, int64_t due)
+static enum sn_status not_written(const struct sn_visit *s, int64_t is, int64_t due)
 {
-    return sn_step_fault(s, "sends rows of which %lld of %lld elements have been written",
-                         (long long)is, (long long)due);
+    return sn_visit_fault(s, "sends rows of which %lld of %lld elements have been written",
+                          (long long)is, (long long)due);
 }
 
 /* Of the rows that begin at source, those of some tokens of each expert, which come to lie at
  * `there`. */
-static enum sn_status move_rows(const struct sn_step *s, const struct sn_slabs *sent,
+static enum sn_status move_rows(const struct sn_visit *s, const struct sn_slabs *sent,
                                 const struct sn_passage *p, struct sn_slabs *out)
 {
     const struct sn_routing *r = &s->r->routing;
-    struct sn_span t = sn_tokens_of(s, true);
+    struct sn_token_span t = sn_tokens_of(s, true);
     int64_t cols = s->op->in[SN_MOVE_FROM].cols, before = elements(out);
     for (int e = 0; e < r->here; e++)
         move_part(sent, ((p->source + e) * r->tokens + t.first) * cols, t.n * cols,
@@ -207,7 +207,7 @@ static enum sn_status move_rows(const struct sn_step *s, const struct sn_slabs *
 }
 
 /* A result that other rows of its view stay beside. */
-static enum sn_status write_beside(const struct sn_step *s, const struct sn_slabs *slabs)
+static enum sn_status write_beside(const struct sn_visit *s, const struct sn_slabs *slabs)
 {
     struct sn_area a = sn_view_area(s, &s->op->out[SN_MOVE_TO]);
     struct sn_slabs *held = sn_held(s, s->op->out[SN_MOVE_TO].buf);
@@ -216,16 +216,16 @@ static enum sn_status write_beside(const struct sn_step *s, const struct sn_slab
         t.at += a.at;
         sn_slabs_put(held, &s->m->spaces, &t);
     }
-    return slabs->failed || held->failed ? sn_step_no_memory(s) : SN_OK;
+    return slabs->failed || held->failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
-static int number_in_experts(const struct sn_step *s, int rank)
+static int number_in_experts(const struct sn_visit *s, int rank)
 {
     return sn_group_index(&s->r->job->grid, rank, SN_GROUP_EXPERT);
 }
 
 /* sent: by member of the operation's group. */
-static enum sn_status exchange(const struct sn_step *s, struct sn_sent *const *sent)
+static enum sn_status exchange(const struct sn_visit *s, struct sn_sent *const *sent)
 {
     struct sn_slabs out = {0};
     struct sn_passage p;
@@ -242,13 +242,13 @@ static enum sn_status exchange(const struct sn_step *s, struct sn_sent *const *s
 }
 
 /* The shares of a window, of all members; or, back, the own share of what they sum up to. */
-static enum sn_status gather_rows(const struct sn_step *s, struct sn_sent *const *sent)
+static enum sn_status gather_rows(const struct sn_visit *s, struct sn_sent *const *sent)
 {
     const struct sn_routing *r = &s->r->routing;
     struct sn_slabs part = {0}, out = {0};
     enum sn_status st = SN_OK;
     int64_t rows = (int64_t)r->members * r->here, cols = s->op->in[SN_MOVE_FROM].cols;
-    struct sn_span t = sn_tokens_of(s, s->op->attr.inverse);
+    struct sn_token_span t = sn_tokens_of(s, s->op->attr.inverse);
     for (int i = 0; i < s->r->job->group_size[s->op->group]; i++) {
         part.n = 0;
         for (int64_t e = 0; e < rows; e++)
@@ -269,12 +269,12 @@ static enum sn_status gather_rows(const struct sn_step *s, struct sn_sent *const
 }
 
 /* s is as of the post. */
-static enum sn_status take_collective(const struct sn_step *s, int seq, bool *blocked)
+static enum sn_status take_collective(const struct sn_visit *s, int seq, bool *blocked)
 {
     int size = s->r->job->group_size[s->op->group];
     struct sn_sent **sent = sn_alloc_n((size_t)size, sizeof(struct sn_sent *));
     struct sn_slabs out = {0};
-    enum sn_status st = sent ? SN_OK : sn_step_no_memory(s);
+    enum sn_status st = sent ? SN_OK : sn_visit_no_memory(s);
     for (int i = 0; i < size && st == SN_OK; i++) {
         sent[i] = sent_by(s, member(s, s->op->group, i), -1, 0, seq);
         *blocked = *blocked || !sent[i];
@@ -296,7 +296,7 @@ static enum sn_status take_collective(const struct sn_step *s, int seq, bool *bl
     return st;
 }
 
-static enum sn_status take(const struct sn_step *s, int seq, bool *blocked)
+static enum sn_status take(const struct sn_visit *s, int seq, bool *blocked)
 {
     const struct sn_op *op = s->op;
     int size = s->r->job->group_size[op->group], index = s->r->job->group_index[op->group];
@@ -317,13 +317,13 @@ static enum sn_status take(const struct sn_step *s, int seq, bool *blocked)
     return SN_OK;
 }
 
-enum sn_status sn_wait(const struct sn_step *s, bool *blocked)
+enum sn_status sn_wait(const struct sn_visit *s, bool *blocked)
 {
     int id = s->op->waits_for;
     *blocked = false;
     if (id < 0 || id >= s->r->program->next_id || s->r->op_of_id[id] < 0)
         return SN_OK;
-    struct sn_step posted = *s;
+    struct sn_visit posted = *s;
     posted.number = s->r->op_of_id[id];
     posted.op = &s->r->program->ops[posted.number];
     struct sn_pending *p = pending_of(s, id, posted.op->per_slot);
@@ -348,7 +348,7 @@ static bool is_first(const struct sn_job *j, unsigned groups)
 }
 
 /* What experts got, of each layer apart, where this rank routes tokens of its own. */
-static uint64_t load_of(const struct sn_step *s)
+static uint64_t load_of(const struct sn_visit *s)
 {
     const struct sn_job *j = s->r->job;
     uint64_t sum = 0;
@@ -364,13 +364,13 @@ static uint64_t load_of(const struct sn_step *s)
     return sum;
 }
 
-enum sn_status sn_agree(const struct sn_step *s, bool *blocked)
+enum sn_status sn_agree(const struct sn_visit *s, bool *blocked)
 {
     struct sn_rank *r = s->r;
     if (!r->agrees) {
         struct sn_sent *x = send_new(queue_of(r, SN_GROUP_WORLD, -1, -1, true), s->m->ranks);
         if (!x)
-            return sn_step_no_memory(s);
+            return sn_visit_no_memory(s);
         memcpy(x->told, r->told, sizeof(x->told));
         x->told[SN_TOLD_LOSS] = is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
         x->told[SN_TOLD_LOAD] = load_of(s);

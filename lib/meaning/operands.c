@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-struct sn_slabs *sn_held(const struct sn_step *s, int buf)
+struct sn_slabs *sn_held(const struct sn_visit *s, int buf)
 {
     const struct sn_buffer *b = &s->r->program->bufs[buf];
     int copy = b->cls == SN_CLASS_SLOT ? s->slot : b->cls == SN_CLASS_LATE ? s->late : 0;
     return &s->r->held[s->r->first_held[buf] + copy];
 }
 
-struct sn_area sn_view_area(const struct sn_step *s, const struct sn_view *v)
+struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v)
 {
     if (v->buf < 0 || v->rows == 0 || v->cols == 0)
         return (struct sn_area){0};
@@ -38,13 +38,13 @@ static bool is_first(const struct sn_job *j, unsigned groups)
     return true;
 }
 
-bool sn_has_in(const struct sn_step *s, int in)
+bool sn_has_in(const struct sn_visit *s, int in)
 {
     bool elsewhere = s->op->in_first >> in & 1u && !is_first(s->r->job, s->op->first_of);
     return s->op->in[in].buf >= 0 && !elsewhere;
 }
 
-bool sn_has_out(const struct sn_step *s, int out)
+bool sn_has_out(const struct sn_visit *s, int out)
 {
     return s->op->out[out].buf >= 0;
 }
@@ -61,7 +61,7 @@ static struct sn_slab inside(const struct sn_slab *t, const struct sn_area *a)
     return p;
 }
 
-enum sn_status sn_read_written(const struct sn_step *s, const struct sn_view *v,
+enum sn_status sn_read_written(const struct sn_visit *s, const struct sn_view *v,
                                struct sn_slabs *out, int64_t *n)
 {
     struct sn_area a = sn_view_area(s, v);
@@ -72,10 +72,10 @@ enum sn_status sn_read_written(const struct sn_step *s, const struct sn_view *v,
         *n += sn_slab_cut(out, &held->t[i], &a);
     for (int i = 0; i < out->n; i++)
         out->t[i] = inside(&out->t[i], &a);
-    return out->failed ? sn_step_no_memory(s) : SN_OK;
+    return out->failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
-enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, struct sn_slabs *out)
+enum sn_status sn_read_view(const struct sn_visit *s, const struct sn_view *v, struct sn_slabs *out)
 {
     int64_t n;
     struct sn_area a = sn_view_area(s, v);
@@ -83,18 +83,18 @@ enum sn_status sn_read_view(const struct sn_step *s, const struct sn_view *v, st
     bool is_routed = s->r->routing.units && s->r->routing.units[v->buf] > 0; /* a chunk, a share */
     if (n == a.rows * a.cols || (is_routed && n > 0))
         return SN_OK;
-    return sn_step_fault(s, "reads '%s', of which %lld of %lld elements have been written",
-                         s->r->program->bufs[v->buf].name, (long long)n,
-                         (long long)(a.rows * a.cols));
+    return sn_visit_fault(s, "reads '%s', of which %lld of %lld elements have been written",
+                          s->r->program->bufs[v->buf].name, (long long)n,
+                          (long long)(a.rows * a.cols));
 }
 
-enum sn_status sn_read(const struct sn_step *s, int in, struct sn_slabs *out)
+enum sn_status sn_read(const struct sn_visit *s, int in, struct sn_slabs *out)
 {
     return sn_read_view(s, &s->op->in[in], out);
 }
 
 /* The other way round. */
-static enum sn_status outside(const struct sn_step *s, struct sn_slab *t, const struct sn_area *a)
+static enum sn_status outside(const struct sn_visit *s, struct sn_slab *t, const struct sn_area *a)
 {
     if (sn_area_is_dense(a)) {
         t->at += a->at;
@@ -102,7 +102,7 @@ static enum sn_status outside(const struct sn_step *s, struct sn_slab *t, const 
     }
     struct sn_corner c = sn_corner(t, a->cols);
     if ((t->rows > 1 && t->ld != a->cols) || c.col + t->cols > a->cols)
-        return sn_step_fault(s, "gives rows of another length than its result has");
+        return sn_visit_fault(s, "gives rows of another length than its result has");
     t->at = a->at + c.row * a->ld + c.col;
     t->ld = t->rows > 1 ? a->ld : t->cols;
     return SN_OK;
@@ -123,7 +123,8 @@ static enum sn_slabs_sum add_up(struct sn_meaning *m, struct sn_slabs *l, const 
     return sum;
 }
 
-static enum sn_status add(const struct sn_step *s, const struct sn_view *v, const struct sn_slab *t)
+static enum sn_status add(const struct sn_visit *s, const struct sn_view *v,
+                          const struct sn_slab *t)
 {
     struct sn_slab there;
     struct sn_meaning *m = s->m;
@@ -132,18 +133,18 @@ static enum sn_status add(const struct sn_step *s, const struct sn_view *v, cons
     case SN_SUM_GOOD:
         return SN_OK;
     case SN_SUM_NOTHING_THERE:
-        return sn_step_fault(s, "adds to '%s', which nothing has written", name);
+        return sn_visit_fault(s, "adds to '%s', which nothing has written", name);
     case SN_SUM_OTHER:
         break;
     }
-    return sn_step_fault(s, "adds %s and %s to %s and %s in '%s'",
-                         sn_place_text(m, t, SN_SLAB_ROWS).s, sn_place_text(m, t, SN_SLAB_COLS).s,
-                         sn_place_text(m, &there, SN_SLAB_ROWS).s,
-                         sn_place_text(m, &there, SN_SLAB_COLS).s, name);
+    return sn_visit_fault(s, "adds %s and %s to %s and %s in '%s'",
+                          sn_place_text(m, t, SN_SLAB_ROWS).s, sn_place_text(m, t, SN_SLAB_COLS).s,
+                          sn_place_text(m, &there, SN_SLAB_ROWS).s,
+                          sn_place_text(m, &there, SN_SLAB_COLS).s, name);
 }
 
-enum sn_status sn_write_view(const struct sn_step *s, const struct sn_view *v, enum sn_acc_rule acc,
-                             const struct sn_slabs *slabs)
+enum sn_status sn_write_view(const struct sn_visit *s, const struct sn_view *v,
+                             enum sn_acc_rule acc, const struct sn_slabs *slabs)
 {
     struct sn_area a = sn_view_area(s, v);
     bool adds = acc == SN_ACC_ADD || (acc == SN_ACC_FIRST_WRITES && s->micro > 0);
@@ -153,45 +154,46 @@ enum sn_status sn_write_view(const struct sn_step *s, const struct sn_view *v, e
     for (int i = 0; i < slabs->n; i++) {
         struct sn_slab t = slabs->t[i];
         if (t.at < 0 || t.at + (t.rows - 1) * t.ld + t.cols > a.rows * a.cols)
-            return sn_step_fault(s, "writes beyond the end of its view of '%s'",
-                                 s->r->program->bufs[v->buf].name);
+            return sn_visit_fault(s, "writes beyond the end of its view of '%s'",
+                                  s->r->program->bufs[v->buf].name);
         SN_TRY(outside(s, &t, &a));
         if (adds)
             SN_TRY(add(s, v, &t));
         else
             sn_slabs_put(held, &s->m->spaces, &t);
     }
-    return slabs->failed || held->failed ? sn_step_no_memory(s) : SN_OK;
+    return slabs->failed || held->failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
-enum sn_status sn_write(const struct sn_step *s, int out, const struct sn_slabs *slabs)
+enum sn_status sn_write(const struct sn_visit *s, int out, const struct sn_slabs *slabs)
 {
     return sn_write_view(s, &s->op->out[out], s->op->acc[out], slabs);
 }
 
-enum sn_status sn_collect(const struct sn_step *s, struct sn_slabs *result, const struct sn_slab *t)
+enum sn_status sn_collect(const struct sn_visit *s, struct sn_slabs *result,
+                          const struct sn_slab *t)
 {
     struct sn_slab there;
     enum sn_slabs_sum sum = add_up(s->m, result, t, true, &there);
     if (result->failed)
-        return sn_step_no_memory(s);
+        return sn_visit_no_memory(s);
     if (sum == SN_SUM_GOOD)
         return SN_OK;
-    return sn_step_fault(s, "adds %s and %s to %s and %s", sn_place_text(s->m, t, SN_SLAB_ROWS).s,
-                         sn_place_text(s->m, t, SN_SLAB_COLS).s,
-                         sn_place_text(s->m, &there, SN_SLAB_ROWS).s,
-                         sn_place_text(s->m, &there, SN_SLAB_COLS).s);
+    return sn_visit_fault(s, "adds %s and %s to %s and %s", sn_place_text(s->m, t, SN_SLAB_ROWS).s,
+                          sn_place_text(s->m, t, SN_SLAB_COLS).s,
+                          sn_place_text(s->m, &there, SN_SLAB_ROWS).s,
+                          sn_place_text(s->m, &there, SN_SLAB_COLS).s);
 }
 
-enum sn_status sn_are_rectangles(const struct sn_step *s, const struct sn_slabs *slabs,
+enum sn_status sn_are_rectangles(const struct sn_visit *s, const struct sn_slabs *slabs,
                                  int64_t cols)
 {
     for (int i = 0; i < slabs->n; i++) {
         const struct sn_slab *t = &slabs->t[i];
         if ((t->rows > 1 && t->ld != cols) || t->at % cols + t->cols > cols)
-            return sn_step_fault(s, "reads %s and %s as rows of %lld elements",
-                                 sn_place_text(s->m, t, SN_SLAB_ROWS).s,
-                                 sn_place_text(s->m, t, SN_SLAB_COLS).s, (long long)cols);
+            return sn_visit_fault(s, "reads %s and %s as rows of %lld elements",
+                                  sn_place_text(s->m, t, SN_SLAB_ROWS).s,
+                                  sn_place_text(s->m, t, SN_SLAB_COLS).s, (long long)cols);
     }
     return SN_OK;
 }
@@ -225,7 +227,7 @@ void sn_zip_begin(struct sn_zip *z, const struct sn_slabs *slabs)
 }
 
 /* Does the first operand's part have the coordinates of this one's? */
-static bool agree(const struct sn_step *s, const struct sn_slab *a, const struct sn_slab *b,
+static bool agree(const struct sn_visit *s, const struct sn_slab *a, const struct sn_slab *b,
                   unsigned dims)
 {
     for (int d = 0; d < SN_SLAB_DIMS; d++)
@@ -235,16 +237,16 @@ static bool agree(const struct sn_step *s, const struct sn_slab *a, const struct
     return true;
 }
 
-static enum sn_status mismatch(const struct sn_step *s, const struct sn_slab *a,
+static enum sn_status mismatch(const struct sn_visit *s, const struct sn_slab *a,
                                const struct sn_slab *b)
 {
-    return sn_step_fault(
+    return sn_visit_fault(
         s, "takes %s, %s together with %s, %s", sn_place_text(s->m, a, SN_SLAB_ROWS).s,
         sn_place_text(s->m, a, SN_SLAB_COLS).s, sn_place_text(s->m, b, SN_SLAB_ROWS).s,
         sn_place_text(s->m, b, SN_SLAB_COLS).s);
 }
 
-enum sn_status sn_zip_with(const struct sn_step *s, struct sn_zip *z, const struct sn_slabs *slabs,
+enum sn_status sn_zip_with(const struct sn_visit *s, struct sn_zip *z, const struct sn_slabs *slabs,
                            unsigned dims)
 {
     struct sn_zip old = *z;
@@ -272,7 +274,7 @@ enum sn_status sn_zip_with(const struct sn_step *s, struct sn_zip *z, const stru
     sn_zip_fini(&old);
     sn_slabs_fini(&cut);
     sn_slabs_fini(&back);
-    return st == SN_OK && failed ? sn_step_no_memory(s) : st;
+    return st == SN_OK && failed ? sn_visit_no_memory(s) : st;
 }
 
 void sn_map(const struct sn_zip *z, uint64_t name, struct sn_slabs *out)
@@ -296,7 +298,7 @@ static int64_t until_jump(const struct sn_position_attr *a, int64_t row, int64_t
     return rows < tokens ? rows : tokens;
 }
 
-enum sn_status sn_check_positions(const struct sn_step *s, const struct sn_slabs *slabs,
+enum sn_status sn_check_positions(const struct sn_visit *s, const struct sn_slabs *slabs,
                                   int64_t cols, int rank)
 {
     const struct sn_position_attr *a = &s->op->attr.position;
@@ -307,8 +309,9 @@ enum sn_status sn_check_positions(const struct sn_step *s, const struct sn_slabs
             int64_t row = a->row0 + first + k, token = t->first[SN_SLAB_ROWS] + k;
             int64_t position = sn_position(a, rank, row % sn_rows_per_sample(a));
             if (position != token % a->seq)
-                return sn_step_fault(s, "takes row %lld, which is token %lld, for position %lld",
-                                     (long long)(first + k), (long long)token, (long long)position);
+                return sn_visit_fault(s, "takes row %lld, which is token %lld, for position %lld",
+                                      (long long)(first + k), (long long)token,
+                                      (long long)position);
             k += until_jump(a, row, token);
         }
     }

@@ -68,7 +68,7 @@ static bool is_member_0(const struct sn_job *j, unsigned groups)
     return true;
 }
 
-static bool is_due(const struct sn_step *s)
+static bool is_due(const struct sn_visit *s)
 {
     const struct sn_op *op = s->op;
     int last = s->r->program->micros - 1;
@@ -76,7 +76,7 @@ static bool is_due(const struct sn_step *s)
     return due && is_member_0(s->r->job, op->only);
 }
 
-static enum sn_status run(const struct sn_step *s, bool *blocked)
+static enum sn_status run(const struct sn_visit *s, bool *blocked)
 {
     *blocked = false;
     if (!is_due(s))
@@ -89,7 +89,7 @@ static enum sn_status run(const struct sn_step *s, bool *blocked)
         return sn_agree(s, blocked);
     if (sn_op_is_posted(s->op))
         return sn_post(s);
-    return sn_step_fault(s, "has no rule; its meaning is not known");
+    return sn_visit_fault(s, "has no rule; its meaning is not known");
 }
 
 /* Temporaries die with the run of their segment, which may be in pieces. */
@@ -112,7 +112,7 @@ static enum sn_status go_on(struct sn_meaning *m, struct sn_rank *r, bool *moved
         const struct sn_sched *e = &p->sched[r->entry];
         for (; r->at < e->n; r->at++) {
             int i = e->first + r->at;
-            struct sn_step s = {m, r, &p->ops[i], i, e->micro, e->slot, e->late};
+            struct sn_visit s = {m, r, &p->ops[i], i, e->micro, e->slot, e->late};
             bool blocked;
             SN_TRY(run(&s, &blocked));
             if (blocked)

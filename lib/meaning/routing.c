@@ -69,13 +69,13 @@ struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v)
     return (struct sn_area){block * unit * v->ld + v->offset % v->ld, n * unit, v->cols, v->ld};
 }
 
-static int64_t micro_of(const struct sn_step *s, const struct sn_slab *t)
+static int64_t micro_of(const struct sn_visit *s, const struct sn_slab *t)
 {
     const struct sn_layout_config *l = &s->r->job->config->layout;
     return t->first[SN_SLAB_ROWS] / ((int64_t)l->data * l->micro_batch * s->m->config->model.seq);
 }
 
-enum sn_status sn_check_route(const struct sn_step *s, int in, const struct sn_slabs *rows)
+enum sn_status sn_check_route(const struct sn_visit *s, int in, const struct sn_slabs *rows)
 {
     struct sn_slabs note = {0};
     enum sn_status st = sn_read(s, in, &note);
@@ -85,17 +85,17 @@ enum sn_status sn_check_route(const struct sn_step *s, int in, const struct sn_s
             if (t->value == 0 || t->space[SN_SLAB_ROWS] == SN_SPACE_ANY)
                 continue;
             if (t->route != note.t[i].value)
-                st = sn_step_fault(s, "takes rows that '%s' says nothing of",
-                                   s->r->program->bufs[s->op->in[in].buf].name);
+                st = sn_visit_fault(s, "takes rows that '%s' says nothing of",
+                                    s->r->program->bufs[s->op->in[in].buf].name);
             else if (micro_of(s, t) != micro_of(s, &note.t[i]))
-                st = sn_step_fault(s, "takes rows of another micro-batch than '%s' is of",
-                                   s->r->program->bufs[s->op->in[in].buf].name);
+                st = sn_visit_fault(s, "takes rows of another micro-batch than '%s' is of",
+                                    s->r->program->bufs[s->op->in[in].buf].name);
         }
     sn_slabs_fini(&note);
     return st;
 }
 
-struct sn_span sn_tokens_of(const struct sn_step *s, bool share)
+struct sn_token_span sn_tokens_of(const struct sn_visit *s, bool share)
 {
     const struct sn_attr *a = &s->op->attr;
     int64_t n = s->r->routing.tokens, chunks = a->experts.chunks > 1 ? a->experts.chunks : 1;
@@ -111,10 +111,10 @@ struct sn_span sn_tokens_of(const struct sn_step *s, bool share)
         end = first + m * (index + 1) / shares;
         first += m * index / shares;
     }
-    return (struct sn_span){first, end - first};
+    return (struct sn_token_span){first, end - first};
 }
 
-bool sn_passage_next(const struct sn_step *s, int *i, struct sn_passage *out)
+bool sn_passage_next(const struct sn_visit *s, int *i, struct sn_passage *out)
 {
     const struct sn_routing *r = &s->r->routing;
     int node = s->r->job->grid.expert_node, members = r->members;

@@ -27,7 +27,7 @@ struct pair {
     int head; /* of keys, of this rank */
 };
 
-static enum sn_status load(const struct sn_step *s, int in, struct matrix *m)
+static enum sn_status load(const struct sn_visit *s, int in, struct matrix *m)
 {
     m->cols = s->op->in[in].cols;
     SN_TRY(sn_read(s, in, &m->slabs));
@@ -42,7 +42,7 @@ static int64_t dealt(const struct sn_position_attr *a)
 }
 
 /* The run that begins with a row; false: no slab has that row, or it is of no tokens. */
-static bool next_run(const struct sn_step *s, const struct matrix *m, int64_t row, struct run *out)
+static bool next_run(const struct sn_visit *s, const struct matrix *m, int64_t row, struct run *out)
 {
     int64_t seq = s->op->attr.position.seq, chunk = dealt(&s->op->attr.position);
     for (int i = 0; i < m->slabs.n; i++) {
@@ -59,7 +59,7 @@ static bool next_run(const struct sn_step *s, const struct matrix *m, int64_t ro
 }
 
 /* What lies in a run's rows and some columns: one slab, or it is a fault. */
-static enum sn_status look(const struct sn_step *s, const struct matrix *m, const struct run *r,
+static enum sn_status look(const struct sn_visit *s, const struct matrix *m, const struct run *r,
                            int64_t col, int64_t n, struct sn_slab *out)
 {
     struct sn_area want = {r->row * m->cols + col, r->n, n, r->n > 1 ? m->cols : n};
@@ -71,20 +71,20 @@ static enum sn_status look(const struct sn_step *s, const struct matrix *m, cons
         *out = cut.t[0];
     sn_slabs_fini(&cut);
     return whole ? SN_OK
-                 : sn_step_fault(s, "reads a sum of which rows %lld to %lld are not equally far",
-                                 (long long)r->row, (long long)(r->row + r->n - 1));
+                 : sn_visit_fault(s, "reads a sum of which rows %lld to %lld are not equally far",
+                                  (long long)r->row, (long long)(r->row + r->n - 1));
 }
 
 /* --- who attends to whom ---------------------------------------------------------------------- */
 
-static int heads_of_key(const struct sn_step *s)
+static int heads_of_key(const struct sn_visit *s)
 {
     const struct sn_attention_attr *a = &s->op->attr.attention;
     return a->heads / a->kv_heads;
 }
 
 /* Heads of queries that read this head of keys, by their numbers in the model. */
-static enum sn_status check_heads(const struct sn_step *s, const struct sn_slab *q,
+static enum sn_status check_heads(const struct sn_visit *s, const struct sn_slab *q,
                                   const struct sn_slab *k)
 {
     const struct sn_model_config *m = &s->m->config->model;
@@ -93,11 +93,11 @@ static enum sn_status check_heads(const struct sn_step *s, const struct sn_slab 
             key = k->first[SN_SLAB_COLS] / d;
     if (q->value == 0 || (first / per_key == key && last / per_key == key))
         return SN_OK;
-    return sn_step_fault(s, "lets query heads %lld to %lld read key head %lld", (long long)first,
-                         (long long)last, (long long)key);
+    return sn_visit_fault(s, "lets query heads %lld to %lld read key head %lld", (long long)first,
+                          (long long)last, (long long)key);
 }
 
-static uint64_t length(const struct sn_step *s, int64_t from, int64_t end)
+static uint64_t length(const struct sn_visit *s, int64_t from, int64_t end)
 {
     return sn_interval(s->m, SN_SPACE_POSITIONS, from, end - from);
 }
@@ -108,7 +108,7 @@ static uint64_t share(uint64_t part, uint64_t whole)
 }
 
 /* Of the keys that the queries attend to. */
-static uint64_t share_of_keys(const struct sn_step *s, const struct pair *p)
+static uint64_t share_of_keys(const struct sn_visit *s, const struct pair *p)
 {
     int64_t end = p->q.from + p->q.n, to = p->k.from + p->k.n < end ? p->k.from + p->k.n : end;
     if (p->k.from >= end)
@@ -117,7 +117,7 @@ static uint64_t share_of_keys(const struct sn_step *s, const struct pair *p)
 }
 
 /* Of the queries that attend to the keys, and of the query heads that share them. */
-static uint64_t share_of_queries(const struct sn_step *s, const struct pair *p,
+static uint64_t share_of_queries(const struct sn_visit *s, const struct pair *p,
                                  const struct sn_slab *q)
 {
     const struct sn_model_config *m = &s->m->config->model;
@@ -132,7 +132,7 @@ static uint64_t share_of_queries(const struct sn_step *s, const struct pair *p,
     return sn_field_mul(share(length(s, from, end), whole), of_heads);
 }
 
-static uint64_t name_of(const struct sn_step *s, uint64_t what)
+static uint64_t name_of(const struct sn_visit *s, uint64_t what)
 {
     const struct sn_random_attr *r = &s->op->attr.random;
     uint64_t name = sn_name_float(sn_name(SN_OP_ATTENTION, what), s->op->attr.attention.scale);
@@ -154,7 +154,7 @@ static struct sn_slab result_at(const struct sn_slab *like, const struct run *r,
 /* --- walks over pairs ------------------------------------------------------------------------- */
 
 struct walk {
-    const struct sn_step *s;
+    const struct sn_visit *s;
     struct matrix q, k, v, o, d_o, lse;
     struct sn_slabs out[3];
 };
@@ -177,7 +177,7 @@ static enum sn_status for_pairs(struct walk *w, on_pair *then)
     const struct sn_view *in = w->s->op->in;
     for (int64_t row = 0; row < in[SN_ATTENTION_Q].rows; row += p.q.n) {
         if (!next_run(w->s, &w->q, row, &p.q))
-            return sn_step_fault(w->s, "reads queries that are no tokens");
+            return sn_visit_fault(w->s, "reads queries that are no tokens");
         SN_TRY(for_keys(w, &p, in[SN_ATTENTION_K].rows, then));
     }
     return SN_OK;
@@ -185,7 +185,7 @@ static enum sn_status for_pairs(struct walk *w, on_pair *then)
 
 static enum sn_status load_inputs(struct walk *w)
 {
-    const struct sn_step *s = w->s;
+    const struct sn_visit *s = w->s;
     const struct sn_position_attr *a = &s->op->attr.position;
     SN_TRY(load(s, SN_ATTENTION_Q, &w->q));
     SN_TRY(load(s, SN_ATTENTION_K, &w->k));
@@ -212,7 +212,7 @@ struct three {
 
 static enum sn_status look_at(struct walk *w, const struct pair *p, struct three *x)
 {
-    const struct sn_step *s = w->s;
+    const struct sn_visit *s = w->s;
     int64_t d = s->op->attr.attention.head_dim;
     x->n = heads_of_key(s) * d;
     x->col = p->head * x->n;
@@ -225,7 +225,7 @@ static enum sn_status look_at(struct walk *w, const struct pair *p, struct three
 
 static enum sn_status forward(struct walk *w, const struct pair *p)
 {
-    const struct sn_step *s = w->s;
+    const struct sn_visit *s = w->s;
     struct three x;
     SN_TRY(look_at(w, p, &x));
     uint64_t values[] = {x.q.value, x.k.value, x.v.value}, part = share_of_keys(s, p);
@@ -241,7 +241,7 @@ static enum sn_status forward(struct walk *w, const struct pair *p)
     return sn_collect(s, &w->out[1], &lse);
 }
 
-enum sn_status sn_rule_attention(const struct sn_step *s)
+enum sn_status sn_rule_attention(const struct sn_visit *s)
 {
     struct walk w = {.s = s};
     enum sn_status st = load_inputs(&w);
@@ -255,7 +255,7 @@ enum sn_status sn_rule_attention(const struct sn_step *s)
 
 static enum sn_status backward(struct walk *w, const struct pair *p)
 {
-    const struct sn_step *s = w->s;
+    const struct sn_visit *s = w->s;
     struct three x;
     struct sn_slab o, d_o, lse;
     int64_t d = s->op->attr.attention.head_dim, heads = heads_of_key(s);
@@ -264,7 +264,7 @@ static enum sn_status backward(struct walk *w, const struct pair *p)
     SN_TRY(look(s, &w->d_o, &p->q, x.col, x.n, &d_o));
     SN_TRY(look(s, &w->lse, &p->q, p->head * heads, heads, &lse));
     if (o.first[0] != x.q.first[0] || d_o.first[0] != x.q.first[0] || lse.first[0] != x.q.first[0])
-        return sn_step_fault(s, "reads results and gradients of other tokens than its queries");
+        return sn_visit_fault(s, "reads results and gradients of other tokens than its queries");
     uint64_t values[] = {x.q.value, x.k.value, x.v.value, o.value, d_o.value, lse.value};
     struct sn_slab dq = result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_DX_DQ].cols);
     dq.value = sn_field_mul(sn_function(name_of(s, 2), values, 6), share_of_keys(s, p));
@@ -279,7 +279,7 @@ static enum sn_status backward(struct walk *w, const struct pair *p)
     return SN_OK;
 }
 
-enum sn_status sn_rule_attention_dx(const struct sn_step *s)
+enum sn_status sn_rule_attention_dx(const struct sn_visit *s)
 {
     struct walk w = {.s = s};
     enum sn_status st = load_inputs(&w);
@@ -300,7 +300,7 @@ enum sn_status sn_rule_attention_dx(const struct sn_step *s)
 /* --- rotary positions ------------------------------------------------------------------------- */
 
 /* A rotation is linear: a number, and another one for its inverse. */
-enum sn_status sn_rule_rope(const struct sn_step *s)
+enum sn_status sn_rule_rope(const struct sn_visit *s)
 {
     const struct sn_attention_attr *a = &s->op->attr.attention;
     const struct sn_view *v = &s->op->in[SN_ROPE_X];

@@ -16,7 +16,7 @@ static uint64_t part_of(uint64_t said, int64_t e)
 /* --- the router ------------------------------------------------------------------------------- */
 
 /* The logits of each row as one value, in rows of `cols` equal columns. */
-static enum sn_status by_rows(const struct sn_step *s, int in, uint64_t name, int64_t cols,
+static enum sn_status by_rows(const struct sn_visit *s, int in, uint64_t name, int64_t cols,
                               struct sn_slabs *out)
 {
     struct sn_slabs x = {0};
@@ -39,7 +39,7 @@ static enum sn_status by_rows(const struct sn_step *s, int in, uint64_t name, in
     return st;
 }
 
-static uint64_t name_of_router(const struct sn_step *s, uint64_t what)
+static uint64_t name_of_router(const struct sn_visit *s, uint64_t what)
 {
     const struct sn_experts_attr *a = &s->op->attr.experts;
     uint64_t name = sn_name(SN_OP_ROUTE, what + (a->sparsemixer ? 16 : 0));
@@ -48,7 +48,7 @@ static uint64_t name_of_router(const struct sn_step *s, uint64_t what)
 }
 
 /* Rows of an output that its value depends on the logits, and the bias, of. */
-static enum sn_status write_rows(const struct sn_step *s, int out, uint64_t what, uint64_t bias)
+static enum sn_status write_rows(const struct sn_visit *s, int out, uint64_t what, uint64_t bias)
 {
     struct sn_slabs rows = {0};
     if (!sn_has_out(s, out))
@@ -62,7 +62,7 @@ static enum sn_status write_rows(const struct sn_step *s, int out, uint64_t what
 }
 
 /* Of all experts, as one value. */
-static enum sn_status value_of_bias(const struct sn_step *s, uint64_t *out)
+static enum sn_status value_of_bias(const struct sn_visit *s, uint64_t *out)
 {
     struct sn_slabs bias = {0};
     *out = 0;
@@ -76,7 +76,7 @@ static enum sn_status value_of_bias(const struct sn_step *s, uint64_t *out)
     return st;
 }
 
-enum sn_status sn_rule_route(const struct sn_step *s)
+enum sn_status sn_rule_route(const struct sn_visit *s)
 {
     uint64_t bias;
     struct sn_slabs rows = {0}, sums = {0};
@@ -100,7 +100,7 @@ enum sn_status sn_rule_route(const struct sn_step *s)
 
 /* Counts of the micro-batch's tokens on all replicas: as if they were those of all tokens, which is
  * what they stand for. Another sum gives another number. 0: no losses, or not on this rank. */
-static enum sn_status value_of_counts(const struct sn_step *s, int in, uint64_t *out)
+static enum sn_status value_of_counts(const struct sn_visit *s, int in, uint64_t *out)
 {
     const struct sn_meaning *m = s->m;
     struct sn_slabs counts = {0};
@@ -125,7 +125,7 @@ static enum sn_status value_of_counts(const struct sn_step *s, int in, uint64_t 
 }
 
 /* Linear in dw, which may be a sum over ranks; the losses are added once. */
-enum sn_status sn_rule_route_dx(const struct sn_step *s)
+enum sn_status sn_rule_route_dx(const struct sn_visit *s)
 {
     const struct sn_experts_attr *a = &s->op->attr.experts;
     int64_t cols = s->op->out[SN_ROUTE_DX_DLOGITS].cols, width = s->op->in[SN_ROUTE_DX_DW].cols;
@@ -163,7 +163,7 @@ enum sn_status sn_rule_route_dx(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_route_loss(const struct sn_step *s)
+enum sn_status sn_rule_route_loss(const struct sn_visit *s)
 {
     struct sn_slabs rows = {0};
     enum sn_status st = by_rows(s, SN_ROUTE_LOSS_LOGITS, name_of_router(s, 6), 1, &rows);
@@ -176,7 +176,7 @@ enum sn_status sn_rule_route_loss(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_router_bias(const struct sn_step *s)
+enum sn_status sn_rule_router_bias(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};
     struct sn_zip z = {0};
@@ -197,7 +197,7 @@ enum sn_status sn_rule_router_bias(const struct sn_step *s)
 /* --- where rows go ---------------------------------------------------------------------------- */
 
 /* One slab with a value, that tells of which tokens it is. */
-static enum sn_status write_note(const struct sn_step *s, int out, uint64_t value, int64_t token)
+static enum sn_status write_note(const struct sn_visit *s, int out, uint64_t value, int64_t token)
 {
     const struct sn_view *v = &s->op->out[out];
     struct sn_slabs note = {0};
@@ -213,7 +213,7 @@ static enum sn_status write_note(const struct sn_step *s, int out, uint64_t valu
     return st;
 }
 
-enum sn_status sn_rule_moe_permute(const struct sn_step *s)
+enum sn_status sn_rule_moe_permute(const struct sn_visit *s)
 {
     struct sn_slabs choice = {0};
     enum sn_status st = sn_read(s, SN_MOE_PERMUTE_CHOICE, &choice);
@@ -235,7 +235,7 @@ enum sn_status sn_rule_moe_permute(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_recv_offsets(const struct sn_step *s)
+enum sn_status sn_rule_recv_offsets(const struct sn_visit *s)
 {
     struct sn_slabs bounds = {0};
     enum sn_status st = sn_read(s, SN_RECV_OFFSETS_BOUNDS, &bounds);
@@ -251,7 +251,7 @@ enum sn_status sn_rule_recv_offsets(const struct sn_step *s)
 /* --- rows ------------------------------------------------------------------------------------- */
 
 /* What stands in each row of a vector for tokens, to be compared with rows of `cols` columns. */
-static enum sn_status zip_tokens(const struct sn_step *s, struct sn_zip *z, int in, int64_t cols)
+static enum sn_status zip_tokens(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols)
 {
     struct sn_slabs v = {0};
     int64_t width = s->op->in[in].cols;
@@ -269,7 +269,7 @@ static enum sn_status zip_tokens(const struct sn_step *s, struct sn_zip *z, int 
 }
 
 /* Tokens' rows, beside `place` and the weights where there are some. */
-static enum sn_status zip_routes(const struct sn_step *s, struct sn_zip *z, int place, int w,
+static enum sn_status zip_routes(const struct sn_visit *s, struct sn_zip *z, int place, int w,
                                  int64_t cols)
 {
     enum sn_status st = zip_tokens(s, z, place, cols);
@@ -285,7 +285,7 @@ static uint64_t weight_at(const struct sn_zip *z, int i, int64_t e)
     return z->operands > 2 ? sn_field_mul(part, part_of(z->value[i][2], e)) : part;
 }
 
-enum sn_status sn_rule_dispatch(const struct sn_step *s)
+enum sn_status sn_rule_dispatch(const struct sn_visit *s)
 {
     const struct sn_routing *r = &s->r->routing;
     int64_t cols = s->op->in[SN_DISPATCH_X].cols;
@@ -322,7 +322,7 @@ static struct sn_slab of_expert(const struct sn_routing *r, const struct sn_slab
 }
 
 /* Rows of all experts, every one of them, cut where another expert's begin. */
-static enum sn_status read_routed(const struct sn_step *s, int in, int place, struct sn_slabs *out)
+static enum sn_status read_routed(const struct sn_visit *s, int in, int place, struct sn_slabs *out)
 {
     const struct sn_routing *r = &s->r->routing;
     struct sn_area a = sn_view_area(s, &s->op->in[in]);
@@ -331,9 +331,9 @@ static enum sn_status read_routed(const struct sn_step *s, int in, int place, st
     enum sn_status st = sn_read_written(s, &s->op->in[in], &x, &n);
     out->n = 0;
     if (st == SN_OK && n != due)
-        st = sn_step_fault(s, "reads '%s', where %lld of %lld elements have come back",
-                           s->r->program->bufs[s->op->in[in].buf].name, (long long)n,
-                           (long long)due);
+        st = sn_visit_fault(s, "reads '%s', where %lld of %lld elements have come back",
+                            s->r->program->bufs[s->op->in[in].buf].name, (long long)n,
+                            (long long)due);
     if (st == SN_OK)
         st = sn_check_route(s, place, &x);
     for (int64_t row = 0; row < a.rows && st == SN_OK; row += r->tokens) {
@@ -342,10 +342,10 @@ static enum sn_status read_routed(const struct sn_step *s, int in, int place, st
             (void)sn_slab_cut(out, &x.t[i], &block);
     }
     sn_slabs_fini(&x);
-    return st == SN_OK && out->failed ? sn_step_no_memory(s) : st;
+    return st == SN_OK && out->failed ? sn_visit_no_memory(s) : st;
 }
 
-enum sn_status sn_rule_combine(const struct sn_step *s)
+enum sn_status sn_rule_combine(const struct sn_visit *s)
 {
     const struct sn_routing *r = &s->r->routing;
     int64_t cols = s->op->out[SN_COMBINE_Y].cols, e;
@@ -379,7 +379,7 @@ enum sn_status sn_rule_combine(const struct sn_step *s)
 }
 
 /* dw of a token: what its rows at all experts say, linear in dy and in them. */
-enum sn_status sn_rule_combine_dw(const struct sn_step *s)
+enum sn_status sn_rule_combine_dw(const struct sn_visit *s)
 {
     const struct sn_routing *r = &s->r->routing;
     int64_t cols = s->op->in[SN_COMBINE_DW_DY].cols, width = s->op->out[SN_COMBINE_DW_DW].cols, e;

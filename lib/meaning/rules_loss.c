@@ -7,7 +7,7 @@
 /* --- cross-entropy ---------------------------------------------------------------------------- */
 
 /* Columns are the words that the attributes say. */
-static enum sn_status check_words(const struct sn_step *s, const struct sn_slabs *logits)
+static enum sn_status check_words(const struct sn_visit *s, const struct sn_slabs *logits)
 {
     int64_t cols = s->op->in[SN_CROSS_ENTROPY_LOGITS].cols;
     SN_TRY(sn_are_rectangles(s, logits, cols));
@@ -15,15 +15,15 @@ static enum sn_status check_words(const struct sn_step *s, const struct sn_slabs
         const struct sn_slab *t = &logits->t[i];
         if (t->value != 0 &&
             t->first[SN_SLAB_COLS] - sn_corner(t, cols).col != s->op->attr.vocab.first)
-            return sn_step_fault(s, "takes %s for words from %lld on",
-                                 sn_place_text(s->m, t, SN_SLAB_COLS).s,
-                                 (long long)s->op->attr.vocab.first);
+            return sn_visit_fault(s, "takes %s for words from %lld on",
+                                  sn_place_text(s->m, t, SN_SLAB_COLS).s,
+                                  (long long)s->op->attr.vocab.first);
     }
     return SN_OK;
 }
 
 /* The sums over words of rows here: with the targets, functions of a row. One column. */
-static enum sn_status row_sums(const struct sn_step *s, struct sn_slabs *out)
+static enum sn_status row_sums(const struct sn_visit *s, struct sn_slabs *out)
 {
     struct sn_slabs logits = {0};
     int64_t cols = s->op->in[SN_CROSS_ENTROPY_LOGITS].cols;
@@ -44,7 +44,7 @@ static enum sn_status row_sums(const struct sn_step *s, struct sn_slabs *out)
     return st;
 }
 
-enum sn_status sn_rule_ce_part(const struct sn_step *s)
+enum sn_status sn_rule_ce_part(const struct sn_visit *s)
 {
     struct sn_slabs sums = {0}, targets = {0};
     struct sn_zip z = {0};
@@ -68,7 +68,7 @@ enum sn_status sn_rule_ce_part(const struct sn_step *s)
 }
 
 /* The parts of all ranks, which lie one under the other, added up. */
-static enum sn_status sums_of_parts(const struct sn_step *s, struct sn_slabs *out)
+static enum sn_status sums_of_parts(const struct sn_visit *s, struct sn_slabs *out)
 {
     const struct sn_view *v = &s->op->in[SN_CROSS_ENTROPY_PARTS];
     int64_t rows = s->op->in[SN_CROSS_ENTROPY_LOGITS].rows;
@@ -94,7 +94,7 @@ static enum sn_status sums_of_parts(const struct sn_step *s, struct sn_slabs *ou
 }
 
 /* Rows that the step's loss has, and their losses. */
-static enum sn_status tell_loss(const struct sn_step *s, const struct sn_zip *rows)
+static enum sn_status tell_loss(const struct sn_visit *s, const struct sn_zip *rows)
 {
     struct sn_slabs losses = {0};
     sn_map(rows, sn_name(SN_OP_CROSS_ENTROPY, 0), &losses);
@@ -120,7 +120,7 @@ static void widen(struct sn_zip *rows, uint64_t name, int64_t cols, struct sn_sl
 }
 
 /* rows: sums and targets. */
-static enum sn_status gradients(const struct sn_step *s, struct sn_zip *rows)
+static enum sn_status gradients(const struct sn_visit *s, struct sn_zip *rows)
 {
     struct sn_slabs logits = {0}, of_rows = {0};
     struct sn_zip z = {0};
@@ -142,7 +142,7 @@ static enum sn_status gradients(const struct sn_step *s, struct sn_zip *rows)
     return st;
 }
 
-enum sn_status sn_rule_cross_entropy(const struct sn_step *s)
+enum sn_status sn_rule_cross_entropy(const struct sn_visit *s)
 {
     struct sn_slabs sums = {0}, targets = {0};
     struct sn_zip rows = {0};
@@ -165,7 +165,7 @@ enum sn_status sn_rule_cross_entropy(const struct sn_step *s)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
-enum sn_status sn_rule_sq_norm(const struct sn_step *s)
+enum sn_status sn_rule_sq_norm(const struct sn_visit *s)
 {
     struct sn_slabs g = {0};
     enum sn_status st = sn_read_view(s, &s->op->in[SN_SQ_NORM_G], &g);
@@ -180,14 +180,14 @@ enum sn_status sn_rule_sq_norm(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_clip_scale(const struct sn_step *s)
+enum sn_status sn_rule_clip_scale(const struct sn_visit *s)
 {
     s->r->scale = sn_function(sn_name(SN_OP_CLIP_SCALE, s->op->attr.optimizer.dynamic_scale),
                               &s->r->told[SN_TOLD_SQ_NORM], 1);
     return SN_OK;
 }
 
-static uint64_t name_of_update(const struct sn_step *s, int what)
+static uint64_t name_of_update(const struct sn_visit *s, int what)
 {
     const struct sn_optimizer_attr *a = &s->op->attr.optimizer;
     uint64_t name = sn_name(s->op->kind, (uint64_t)what);
@@ -198,7 +198,7 @@ static uint64_t name_of_update(const struct sn_step *s, int what)
 }
 
 /* z has p, the moments, and the gradient; `what`: p (0), or a moment. */
-static enum sn_status updated(const struct sn_step *s, const struct sn_zip *z, int what, int out)
+static enum sn_status updated(const struct sn_visit *s, const struct sn_zip *z, int what, int out)
 {
     struct sn_slabs y = {0};
     if (!sn_has_out(s, out))
@@ -209,7 +209,7 @@ static enum sn_status updated(const struct sn_step *s, const struct sn_zip *z, i
     return st;
 }
 
-enum sn_status sn_rule_update(const struct sn_step *s)
+enum sn_status sn_rule_update(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};
     struct sn_zip z = {0};
@@ -234,8 +234,8 @@ enum sn_status sn_rule_update(const struct sn_step *s)
         st = sn_check_gradient(s, &z.t[i], z.value[i][z.operands - 1]);
     }
     if (st == SN_OK && found != due)
-        st = sn_step_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
-                           (long long)due, (long long)found);
+        st = sn_visit_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
+                            (long long)due, (long long)found);
     if (st == SN_OK)
         st = updated(s, &z, 0, SN_UPDATE_P);
     for (int o = SN_UPDATE_M; o <= SN_UPDATE_V && st == SN_OK; o++)

@@ -9,7 +9,7 @@ static bool is_layernorm(int kind)
 }
 
 /* To z, a vector with an element for each column: the same at all rows. `cols` of the operand. */
-static enum sn_status zip_vector(const struct sn_step *s, struct sn_zip *z, int in, int64_t cols)
+static enum sn_status zip_vector(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols)
 {
     struct sn_slabs v = {0}, wide = {0};
     enum sn_status st = sn_read(s, in, &v);
@@ -32,7 +32,7 @@ static enum sn_status zip_vector(const struct sn_step *s, struct sn_zip *z, int 
 }
 
 /* To z, what a row has of statistics, the same at all columns. */
-static enum sn_status zip_stats(const struct sn_step *s, struct sn_zip *z, int in, int64_t cols)
+static enum sn_status zip_stats(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols)
 {
     struct sn_slabs v = {0};
     enum sn_status st = sn_read(s, in, &v);
@@ -55,7 +55,7 @@ static enum sn_status zip_stats(const struct sn_step *s, struct sn_zip *z, int i
     return st;
 }
 
-static enum sn_status zip_more(const struct sn_step *s, struct sn_zip *z, int in)
+static enum sn_status zip_more(const struct sn_visit *s, struct sn_zip *z, int in)
 {
     struct sn_slabs x = {0};
     enum sn_status st = sn_read(s, in, &x);
@@ -68,7 +68,7 @@ static enum sn_status zip_more(const struct sn_step *s, struct sn_zip *z, int in
 /* --- forward ---------------------------------------------------------------------------------- */
 
 /* x, plus the addend if there is one, which is written. */
-static enum sn_status sum_of_inputs(const struct sn_step *s, struct sn_slabs *x)
+static enum sn_status sum_of_inputs(const struct sn_visit *s, struct sn_slabs *x)
 {
     SN_TRY(sn_read(s, SN_NORM_X, x));
     if (sn_has_in(s, SN_NORM_ADDEND)) {
@@ -87,7 +87,7 @@ static enum sn_status sum_of_inputs(const struct sn_step *s, struct sn_slabs *x)
 }
 
 /* Of all features of each row: one value for a block of rows. */
-static enum sn_status statistics(const struct sn_step *s, const struct sn_slabs *x, int64_t cols,
+static enum sn_status statistics(const struct sn_visit *s, const struct sn_slabs *x, int64_t cols,
                                  struct sn_slabs *out)
 {
     uint64_t name =
@@ -119,7 +119,7 @@ static void widen(struct sn_slabs *stats, int64_t width, int64_t cols)
     }
 }
 
-enum sn_status sn_rule_norm(const struct sn_step *s)
+enum sn_status sn_rule_norm(const struct sn_visit *s)
 {
     int64_t cols = s->op->in[SN_NORM_X].cols, width = s->op->out[SN_NORM_STATS].cols;
     struct sn_slabs x = {0}, stats = {0};
@@ -149,7 +149,7 @@ enum sn_status sn_rule_norm(const struct sn_step *s)
 /* --- gradients -------------------------------------------------------------------------------- */
 
 /* Of weights (0) and biases (1): z has dy, x and the statistics. */
-static enum sn_status weight_sums(const struct sn_step *s, const struct sn_zip *z, int64_t cols,
+static enum sn_status weight_sums(const struct sn_visit *s, const struct sn_zip *z, int64_t cols,
                                   int which, int out)
 {
     struct sn_slabs per_row = {0}, sums = {0};
@@ -168,7 +168,7 @@ static enum sn_status weight_sums(const struct sn_step *s, const struct sn_zip *
     return st;
 }
 
-enum sn_status sn_rule_norm_dx(const struct sn_step *s)
+enum sn_status sn_rule_norm_dx(const struct sn_visit *s)
 {
     int64_t cols = s->op->in[SN_NORM_DX_DY].cols;
     struct sn_slabs dx = {0}, g = {0};
@@ -199,7 +199,7 @@ enum sn_status sn_rule_norm_dx(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_norm_dw(const struct sn_step *s)
+enum sn_status sn_rule_norm_dw(const struct sn_visit *s)
 {
     int64_t cols = s->op->in[SN_NORM_DW_DY].cols;
     struct sn_slabs dy = {0};

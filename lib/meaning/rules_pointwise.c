@@ -5,7 +5,7 @@
 #include "lib/meaning/inner.h"
 
 /* Operands in[0 .. n - 1] of one shape; those that are absent are left out. */
-static enum sn_status zip_inputs(const struct sn_step *s, const int *in, int n, struct sn_zip *z)
+static enum sn_status zip_inputs(const struct sn_visit *s, const int *in, int n, struct sn_zip *z)
 {
     struct sn_slabs slabs = {0};
     enum sn_status st = SN_OK;
@@ -21,10 +21,10 @@ static enum sn_status zip_inputs(const struct sn_step *s, const int *in, int n, 
         begun = true;
     }
     sn_slabs_fini(&slabs);
-    return st == SN_OK && z->failed ? sn_step_no_memory(s) : st;
+    return st == SN_OK && z->failed ? sn_visit_no_memory(s) : st;
 }
 
-static enum sn_status write_and_free(const struct sn_step *s, enum sn_status st, int out,
+static enum sn_status write_and_free(const struct sn_visit *s, enum sn_status st, int out,
                                      struct sn_slabs *slabs, struct sn_zip *z)
 {
     if (st == SN_OK)
@@ -52,7 +52,7 @@ static void scale(struct sn_slabs *slabs, uint64_t by)
         slabs->t[i].value = sn_field_mul(slabs->t[i].value, by);
 }
 
-enum sn_status sn_rule_zero(const struct sn_step *s)
+enum sn_status sn_rule_zero(const struct sn_visit *s)
 {
     const struct sn_view *v = &s->op->out[SN_ZERO_X];
     struct sn_area a = sn_view_area(s, v);
@@ -65,7 +65,7 @@ enum sn_status sn_rule_zero(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_copy(const struct sn_step *s)
+enum sn_status sn_rule_copy(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};
     enum sn_status st = sn_read(s, SN_COPY_X, &x);
@@ -75,7 +75,7 @@ enum sn_status sn_rule_copy(const struct sn_step *s)
     return st;
 }
 
-enum sn_status sn_rule_add(const struct sn_step *s)
+enum sn_status sn_rule_add(const struct sn_visit *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs y = {0};
@@ -84,7 +84,7 @@ enum sn_status sn_rule_add(const struct sn_step *s)
     return write_and_free(s, st, SN_ADD_Y, &y, &z);
 }
 
-enum sn_status sn_rule_act(const struct sn_step *s)
+enum sn_status sn_rule_act(const struct sn_visit *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs y = {0};
@@ -93,7 +93,7 @@ enum sn_status sn_rule_act(const struct sn_step *s)
     return write_and_free(s, st, SN_ACT_Y, &y, &z);
 }
 
-enum sn_status sn_rule_act_dx(const struct sn_step *s)
+enum sn_status sn_rule_act_dx(const struct sn_visit *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs dx = {0};
@@ -103,7 +103,7 @@ enum sn_status sn_rule_act_dx(const struct sn_step *s)
 }
 
 /* A mask, or a factor for each element: a number for each site. */
-enum sn_status sn_rule_noise(const struct sn_step *s)
+enum sn_status sn_rule_noise(const struct sn_visit *s)
 {
     const struct sn_random_attr *a = &s->op->attr.random;
     struct sn_slabs x = {0}, g = {0};
@@ -136,7 +136,7 @@ static struct sn_view half(const struct sn_view *v, int which)
 }
 
 /* Where rows are those of experts, `bounds` says which there are. */
-static enum sn_status check_bounds(const struct sn_step *s, int x, int bounds)
+static enum sn_status check_bounds(const struct sn_visit *s, int x, int bounds)
 {
     struct sn_slabs rows = {0};
     if (!sn_has_in(s, bounds))
@@ -148,8 +148,8 @@ static enum sn_status check_bounds(const struct sn_step *s, int x, int bounds)
     return st;
 }
 
-static enum sn_status zip_halves(const struct sn_step *s, const struct sn_view *x, struct sn_zip *z,
-                                 bool begun)
+static enum sn_status zip_halves(const struct sn_visit *s, const struct sn_view *x,
+                                 struct sn_zip *z, bool begun)
 {
     struct sn_slabs slabs = {0};
     enum sn_status st = SN_OK;
@@ -165,7 +165,7 @@ static enum sn_status zip_halves(const struct sn_step *s, const struct sn_view *
     return st;
 }
 
-enum sn_status sn_rule_swiglu(const struct sn_step *s)
+enum sn_status sn_rule_swiglu(const struct sn_visit *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs y = {0};
@@ -175,7 +175,7 @@ enum sn_status sn_rule_swiglu(const struct sn_step *s)
     return write_and_free(s, st, SN_SWIGLU_Y, &y, &z);
 }
 
-enum sn_status sn_rule_swiglu_dx(const struct sn_step *s)
+enum sn_status sn_rule_swiglu_dx(const struct sn_visit *s)
 {
     struct sn_zip z = {0};
     struct sn_slabs dx = {0};
@@ -197,7 +197,7 @@ enum sn_status sn_rule_swiglu_dx(const struct sn_step *s)
 
 /* --- moves inside a rank ---------------------------------------------------------------------- */
 
-enum sn_status sn_rule_transpose(const struct sn_step *s)
+enum sn_status sn_rule_transpose(const struct sn_visit *s)
 {
     const struct sn_view *v = &s->op->in[SN_TRANSPOSE_X];
     int64_t a = s->op->attr.blocks_a, b = s->op->attr.blocks_b, n = v->rows * v->cols / (a * b);
@@ -213,7 +213,7 @@ enum sn_status sn_rule_transpose(const struct sn_step *s)
                 y.t[q].at += ((k * a + i) - (i * b + k)) * n;
         }
     if (st == SN_OK && y.failed)
-        st = sn_step_no_memory(s);
+        st = sn_visit_no_memory(s);
     if (st == SN_OK)
         st = sn_write(s, SN_TRANSPOSE_Y, &y);
     sn_slabs_fini(&x);

@@ -25,7 +25,7 @@ static struct span along(const struct factor *f, const struct sn_slab *t, int di
     return dim == SN_SLAB_ROWS ? (struct span){c.row, t->rows} : (struct span){c.col, t->cols};
 }
 
-static enum sn_status read_factor(const struct sn_step *s, int in, int depth, struct factor *f)
+static enum sn_status read_factor(const struct sn_visit *s, int in, int depth, struct factor *f)
 {
     f->cols = s->op->in[in].cols;
     f->depth = depth;
@@ -34,7 +34,7 @@ static enum sn_status read_factor(const struct sn_step *s, int in, int depth, st
 }
 
 /* What a pair of slabs adds to C, of `cols` columns. */
-static enum sn_status multiply(const struct sn_step *s, const struct factor *a,
+static enum sn_status multiply(const struct sn_visit *s, const struct factor *a,
                                const struct sn_slab *x, const struct factor *b,
                                const struct sn_slab *y, int64_t cols, struct sn_slabs *c)
 {
@@ -47,9 +47,9 @@ static enum sn_status multiply(const struct sn_step *s, const struct factor *a,
     bool meets = sn_same_space(s->m, x->space[a->depth], y->space[b->depth]) &&
                  at == y->first[b->depth] + first - kb.first;
     if (!meets)
-        return sn_step_fault(s, "sums over %s of one operand and %s of the other",
-                             sn_place_text(s->m, x, a->depth).s,
-                             sn_place_text(s->m, y, b->depth).s);
+        return sn_visit_fault(s, "sums over %s of one operand and %s of the other",
+                              sn_place_text(s->m, x, a->depth).s,
+                              sn_place_text(s->m, y, b->depth).s);
     struct span m = along(a, x, !a->depth), n = along(b, y, !b->depth);
     uint64_t length = sn_interval(s->m, x->space[a->depth], at, end - first);
     struct sn_slab t = {.at = m.first * cols + n.first,
@@ -62,7 +62,7 @@ static enum sn_status multiply(const struct sn_step *s, const struct factor *a,
     return sn_collect(s, c, &t);
 }
 
-static enum sn_status product(const struct sn_step *s, const struct factor *a,
+static enum sn_status product(const struct sn_visit *s, const struct factor *a,
                               const struct factor *b, int64_t cols, struct sn_slabs *c)
 {
     for (int i = 0; i < a->slabs.n; i++)
@@ -74,7 +74,7 @@ static enum sn_status product(const struct sn_step *s, const struct factor *a,
 /* --- GEMM ------------------------------------------------------------------------------------- */
 
 /* To every row of c, of `cols` columns. */
-static enum sn_status add_bias(const struct sn_step *s, int64_t cols, struct sn_slabs *c)
+static enum sn_status add_bias(const struct sn_visit *s, int64_t cols, struct sn_slabs *c)
 {
     struct sn_slabs bias = {0}, old = *c;
     enum sn_status st = sn_read(s, SN_GEMM_BIAS, &bias);
@@ -92,9 +92,9 @@ static enum sn_status add_bias(const struct sn_step *s, int64_t cols, struct sn_
                 int64_t col = b->first[SN_SLAB_COLS] + sn_corner(t, cols).col - b->at;
                 t->value = sn_field_add(t->value, b->value);
                 if (!sn_same_space(s->m, t->space[1], b->space[1]) || t->first[1] != col)
-                    st = sn_step_fault(s, "adds a bias of %s to %s",
-                                       sn_place_text(s->m, b, SN_SLAB_COLS).s,
-                                       sn_place_text(s->m, t, SN_SLAB_COLS).s);
+                    st = sn_visit_fault(s, "adds a bias of %s to %s",
+                                        sn_place_text(s->m, b, SN_SLAB_COLS).s,
+                                        sn_place_text(s->m, t, SN_SLAB_COLS).s);
             }
         }
     sn_slabs_fini(&bias);
@@ -102,7 +102,7 @@ static enum sn_status add_bias(const struct sn_step *s, int64_t cols, struct sn_
     return st;
 }
 
-static enum sn_status add_addend(const struct sn_step *s, struct sn_slabs *c)
+static enum sn_status add_addend(const struct sn_visit *s, struct sn_slabs *c)
 {
     struct sn_slabs g = {0};
     enum sn_status st = sn_read(s, SN_GEMM_ADDEND, &g);
@@ -121,7 +121,7 @@ static enum sn_status add_addend(const struct sn_step *s, struct sn_slabs *c)
 }
 
 /* Another operation in one with the product. */
-static enum sn_status epilogue(const struct sn_step *s, const struct factor *a, struct sn_slabs *c)
+static enum sn_status epilogue(const struct sn_visit *s, const struct factor *a, struct sn_slabs *c)
 {
     const struct sn_attr *at = &s->op->attr;
     struct sn_slabs other = {0};
@@ -148,7 +148,7 @@ static enum sn_status epilogue(const struct sn_step *s, const struct factor *a, 
     return st;
 }
 
-enum sn_status sn_rule_gemm(const struct sn_step *s)
+enum sn_status sn_rule_gemm(const struct sn_visit *s)
 {
     const struct sn_gemm_attr *g = &s->op->attr.gemm;
     int64_t cols = s->op->out[SN_GEMM_C].cols;
@@ -176,7 +176,7 @@ enum sn_status sn_rule_gemm(const struct sn_step *s)
 /* --- experts ---------------------------------------------------------------------------------- */
 
 /* Of a factor, the rows first .. first + n - 1, as an operand of their own. */
-static enum sn_status rows_of(const struct sn_step *s, const struct factor *all, int64_t first,
+static enum sn_status rows_of(const struct sn_visit *s, const struct factor *all, int64_t first,
                               int64_t n, struct factor *out)
 {
     struct sn_area a = {first * all->cols, 1, n * all->cols, n * all->cols};
@@ -187,11 +187,11 @@ static enum sn_status rows_of(const struct sn_step *s, const struct factor *all,
         (void)sn_slab_cut(&out->slabs, &all->slabs.t[i], &a);
     for (int i = 0; i < out->slabs.n; i++)
         out->slabs.t[i].at -= a.at;
-    return out->slabs.failed ? sn_step_no_memory(s) : SN_OK;
+    return out->slabs.failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
 /* Segment `k` of the tokens' rows, whose expert is k mod those that are here. */
-static enum sn_status segment(const struct sn_step *s, const struct factor *a,
+static enum sn_status segment(const struct sn_visit *s, const struct factor *a,
                               const struct factor *b, int64_t k, struct sn_slabs *out)
 {
     const struct sn_view *vb = &s->op->in[SN_EXPERT_GEMM_B];
@@ -222,7 +222,7 @@ static enum sn_status segment(const struct sn_step *s, const struct factor *a,
     return st;
 }
 
-enum sn_status sn_rule_expert_gemm(const struct sn_step *s)
+enum sn_status sn_rule_expert_gemm(const struct sn_visit *s)
 {
     const struct sn_gemm_attr *g = &s->op->attr.gemm;
     struct factor a = {0}, b = {0};
@@ -247,7 +247,7 @@ enum sn_status sn_rule_expert_gemm(const struct sn_step *s)
 
 /* --- sums of columns -------------------------------------------------------------------------- */
 
-enum sn_status sn_column_sums(const struct sn_step *s, const struct sn_slabs *slabs, int64_t cols,
+enum sn_status sn_column_sums(const struct sn_visit *s, const struct sn_slabs *slabs, int64_t cols,
                               struct sn_slabs *out)
 {
     SN_TRY(sn_are_rectangles(s, slabs, cols));
@@ -266,7 +266,7 @@ enum sn_status sn_column_sums(const struct sn_step *s, const struct sn_slabs *sl
     return SN_OK;
 }
 
-enum sn_status sn_rule_colsum(const struct sn_step *s)
+enum sn_status sn_rule_colsum(const struct sn_visit *s)
 {
     struct sn_slabs dy = {0}, db = {0};
     enum sn_status st = sn_read(s, SN_COLSUM_DY, &dy);
@@ -282,19 +282,19 @@ enum sn_status sn_rule_colsum(const struct sn_step *s)
 /* --- tables ----------------------------------------------------------------------------------- */
 
 /* The words of a table's rows here begin where the attributes say. */
-static enum sn_status check_words(const struct sn_step *s, const struct sn_slabs *w, int64_t cols)
+static enum sn_status check_words(const struct sn_visit *s, const struct sn_slabs *w, int64_t cols)
 {
     for (int i = 0; i < w->n; i++) {
         int64_t first = w->t[i].first[SN_SLAB_ROWS] - sn_corner(&w->t[i], cols).row;
         if (w->t[i].value != 0 && first != s->op->attr.vocab.first)
-            return sn_step_fault(s, "takes row 0 of its table, which is word %lld, for word %lld",
-                                 (long long)first, (long long)s->op->attr.vocab.first);
+            return sn_visit_fault(s, "takes row 0 of its table, which is word %lld, for word %lld",
+                                  (long long)first, (long long)s->op->attr.vocab.first);
     }
     return SN_OK;
 }
 
 /* Rows of positions: of a number of their own. */
-static enum sn_status add_positions(const struct sn_step *s, struct sn_slabs *y)
+static enum sn_status add_positions(const struct sn_visit *s, struct sn_slabs *y)
 {
     struct sn_slabs p = {0};
     enum sn_status st = sn_read(s, SN_EMBED_P, &p);
@@ -306,13 +306,13 @@ static enum sn_status add_positions(const struct sn_step *s, struct sn_slabs *y)
         y->t[i].value =
             sn_field_add(y->t[i].value, sn_field_mul(value, sn_field_of(sn_name(SN_OP_EMBED, 1))));
         if (p.n > 0 && !sn_same_space(s->m, y->t[i].space[1], p.t[0].space[1]))
-            st = sn_step_fault(s, "adds positions of other columns");
+            st = sn_visit_fault(s, "adds positions of other columns");
     }
     sn_slabs_fini(&p);
     return st;
 }
 
-enum sn_status sn_rule_embed(const struct sn_step *s)
+enum sn_status sn_rule_embed(const struct sn_visit *s)
 {
     struct sn_slabs ids = {0}, w = {0}, y = {0};
     int64_t cols = s->op->out[SN_EMBED_Y].cols;
@@ -346,13 +346,13 @@ enum sn_status sn_rule_embed(const struct sn_step *s)
 
 /* A gradient of a table in its bucket: its slabs with value 1, padding with 0, by place in the
  * view. */
-static enum sn_status table_of(const struct sn_step *s, const struct sn_view *v,
+static enum sn_status table_of(const struct sn_visit *s, const struct sn_view *v,
                                struct sn_slabs *out)
 {
     struct sn_slabs all = {0};
     const struct sn_buffer *b = &s->r->program->bufs[v->buf];
     if (b->bucket < 0)
-        return sn_step_fault(s, "adds to what is no gradient of a table");
+        return sn_visit_fault(s, "adds to what is no gradient of a table");
     enum sn_status st = sn_weight_slabs(s->m, s->r->job, b->bucket, NULL, &all);
     struct sn_area a = sn_view_area(s, v);
     for (int i = 0; i < all.n && st == SN_OK; i++)
@@ -364,7 +364,7 @@ static enum sn_status table_of(const struct sn_step *s, const struct sn_view *v,
 }
 
 /* To every row of a table the same: what tokens' gradients say of columns. */
-static enum sn_status add_to_table(const struct sn_step *s, int out, const struct sn_slabs *sums)
+static enum sn_status add_to_table(const struct sn_visit *s, int out, const struct sn_slabs *sums)
 {
     const struct sn_view *v = &s->op->out[out];
     struct sn_slabs table = {0}, made = {0};
@@ -382,8 +382,8 @@ static enum sn_status add_to_table(const struct sn_step *s, int out, const struc
                 y->value = y->value ? x->value : 0;
                 if (y->value && (!sn_same_space(s->m, y->space[1], x->space[1]) ||
                                  y->first[1] - sn_corner(y, v->cols).col != x->first[1] - x->at))
-                    st = sn_step_fault(s, "adds %s to %s", sn_place_text(s->m, x, SN_SLAB_COLS).s,
-                                       sn_place_text(s->m, y, SN_SLAB_COLS).s);
+                    st = sn_visit_fault(s, "adds %s to %s", sn_place_text(s->m, x, SN_SLAB_COLS).s,
+                                        sn_place_text(s->m, y, SN_SLAB_COLS).s);
             }
         }
     if (st == SN_OK)
@@ -393,7 +393,7 @@ static enum sn_status add_to_table(const struct sn_step *s, int out, const struc
     return st;
 }
 
-enum sn_status sn_rule_embed_grad(const struct sn_step *s)
+enum sn_status sn_rule_embed_grad(const struct sn_visit *s)
 {
     struct sn_slabs ids = {0}, dy = {0}, sums = {0};
     enum sn_status st = sn_read(s, SN_EMBED_GRAD_IDS, &ids);
@@ -430,7 +430,7 @@ enum sn_status sn_rule_embed_grad(const struct sn_step *s)
 }
 
 /* Each position gets what its tokens have; the sum over samples is measured in tokens. */
-enum sn_status sn_rule_pos_grad(const struct sn_step *s)
+enum sn_status sn_rule_pos_grad(const struct sn_visit *s)
 {
     struct sn_slabs dy = {0}, sums = {0};
     int64_t cols = s->op->in[SN_POS_GRAD_DY].cols;

@@ -75,7 +75,7 @@ static struct sn_place_text rank_text(const struct sn_rank *r)
     return t;
 }
 
-enum sn_status sn_step_fault(const struct sn_step *s, const char *format, ...)
+enum sn_status sn_visit_fault(const struct sn_visit *s, const char *format, ...)
 {
     char what[512];
     va_list args;
@@ -87,7 +87,7 @@ enum sn_status sn_step_fault(const struct sn_step *s, const char *format, ...)
                    s->number, s->micro, what);
 }
 
-enum sn_status sn_step_no_memory(const struct sn_step *s)
+enum sn_status sn_visit_no_memory(const struct sn_visit *s)
 {
     return sn_fail(s->m->err, SN_ENOMEM, "meaning: no memory for what rank %d holds", s->r->rank);
 }
