@@ -3,7 +3,7 @@
  * threads.
  *
  * A row's result does not depend on the segment that it lies in: GEMM sums every element of C in
- * the same order whatever its size.
+ * the same order whatever its size. Terms of exact sums begin where a segment does.
  */
 #include "kernels/cpu/cpu.h"
 
@@ -28,6 +28,7 @@ static struct sn_args product(const struct sn_args *a, int64_t s, bool into)
     struct sn_args g = {.scratch = a->scratch, .scalars = a->scalars};
     g.attr.gemm.trans_a = a->attr.gemm.trans_a;
     g.attr.gemm.trans_b = a->attr.gemm.trans_b;
+    g.attr.exact = a->attr.exact;
     g.in[SN_GEMM_A] = part(&a->in[SN_EXPERT_GEMM_A], first, rows);
     g.in[SN_GEMM_B] = a->attr.gemm.trans_a ? part(&a->in[SN_EXPERT_GEMM_B], first, rows) : expert;
     g.out[SN_GEMM_C] = a->attr.gemm.trans_a ? expert : part(&a->out[SN_EXPERT_GEMM_C], first, rows);

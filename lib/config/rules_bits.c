@@ -90,6 +90,8 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
                             struct sn_err *err)
 {
     const struct sn_layout_config *l = &c->layout;
+    const struct sn_experts_config *m = &c->model.experts;
+    bool experts = m->count > 0;
     const struct obstacle all[] = {
         {c->run.backend != SN_BACKEND_CPU, "run.backend",
          "other than cpu has kernels that sum in an order of their own", "run.backend: cpu"},
@@ -98,7 +100,20 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
          "off"},
         {c->train.grad_dtype != SN_F32, "train.grad_dtype", "bf16 rounds partial sums", "fp32"},
         {sn_config_compresses(c), "layout.compress", "rounds what ranks send", "none"},
-        {c->model.experts.count > 0, "model.experts", "is not built yet", "a dense model"},
+        {experts && m->aux_loss > 0, "model.experts.aux_loss", "balances what a micro-batch holds",
+         "bias: loss-free, or 0"},
+        {experts && m->router == SN_ROUTER_DENSE, "model.experts.router", "dense is not built yet",
+         "softmax"},
+        {experts && l->tensor > 1, "layout.tensor", "with experts is not built yet", "1"},
+        {experts && l->context > 1, "layout.context", "with experts is not built yet", "1"},
+        {experts && l->micro_batch > 1, "layout.micro_batch",
+         "of more than 1 joins sequences in an expert's sums", "1"},
+        {experts && l->expert > 1 && l->expert_chunks != 1, "layout.expert_chunks",
+         "other than 1 parts an expert's sums", "1"},
+        {experts && l->expert > 1 && l->expert_node > 1, "layout.expert_node",
+         "other than 1 is not built yet", "1"},
+        {experts && l->expert > 1 && l->expert_buffer < l->expert, "layout.expert_buffer",
+         "below layout.expert leaves rows for further rounds", "layout.expert"},
         {l->context > 1 && l->context_kind == SN_CONTEXT_RING, "layout.context_kind",
          "ring adds up keys in the order of the ring", "all-to-all"},
     };

@@ -20,7 +20,13 @@ for family in llama gpt2; do
     equal "$family-pipeline-2-data-2" 4 'pipeline: 2, data: 2, zero: 2'
     equal "$family-tensor-2-data-2" 4 'tensor: 2, data: 2, micro_batch: 3, zero: 1'
 done
-family=llama
+family=mixtral model='experts: {count: 4, top_k: 2, aux_loss: 0.0}'
+bits_run mixtral 1 ''
+one=$hash
+ok "mixtral has weights" test "$one" != failed
+equal mixtral-data-3 3 'data: 3, zero: 2'
+equal mixtral-expert-4 4 'data: 4, expert: 4, expert_chunks: 1, expert_buffer: 4, zero: 1'
+family=llama model=''
 equal_at_first=$one
 bits_run one 1 ''
 one=$hash
@@ -60,6 +66,12 @@ kv_heads=2
 refused 'layout.tensor: 4 ranks cannot share model.kv_heads .2. out in whole terms' 'tensor: 4'
 kv_heads=4
 refused 'run.bits: all: layout.compress rounds' 'data: 2, compress: {data: int8}'
-precision=fp16
+model='experts: {count: 4, top_k: 2, aux_loss: 0.0}' family=mixtral
+refused 'run.bits: all: layout.tensor with experts' 'tensor: 2'
+refused 'run.bits: all: layout.micro_batch of more than 1 joins' 'micro_batch: 2'
+refused 'run.bits: all: layout.expert_chunks other than 1' 'data: 2, expert: 2'
+model='experts: {count: 4, top_k: 2, aux_loss: 0.1}'
+refused 'run.bits: all: model.experts.aux_loss balances' ''
+model='' family=llama precision=fp16
 refused 'run.bits: all: train.precision fp16' ''
 tap_done

@@ -5,13 +5,13 @@
 bits_file() {
     cat >"$1" <<YAML
 run: {name: bits, seed: 7, output: $2, threads: 1, backend: cpu, bits: ${bits:-all}}
-model: {family: ${family:-llama}, layers: ${layers:-2}, hidden: 64, heads: 4, kv_heads: ${kv_heads:-4},
-    ffn: 160, vocab: 256, seq: 64, init_std: 0.05${model:+, $model}}
+model: {family: ${family:-llama}, layers: ${layers:-2}, hidden: 64, heads: ${heads:-4}, kv_heads: ${kv_heads:-4},
+    ffn: ${ffn:-160}, vocab: 256, seq: 64, init_std: 0.05${model:+, $model}}
 data: {train: $tmp/tok}
-train: {steps: ${steps:-12}, global_batch: 12, precision: ${precision:-fp32},
+train: {steps: ${steps:-12}, global_batch: ${batch:-12}, precision: ${precision:-fp32},
     optimizer: {lr: 1.0e-3, weight_decay: 0.1, clip: 0.5}, schedule: {kind: cosine, warmup: 4, min_lr: 1.0e-4}}
-layout: {${3:+$3, }bucket: 64KiB}
-checkpoint: {dir: ckpt, every: ${steps:-12}, keep: 2}
+layout: {bucket: 64KiB${3:+, $3}}
+checkpoint: {dir: ckpt, every: 0, keep: 2}
 YAML
 }
 
