@@ -15,21 +15,36 @@ static enum sn_status check_words(const struct sn_visit *s, const struct sn_slab
         const struct sn_slab *t = &logits->t[i];
         if (t->value != 0 &&
             t->first[SN_SLAB_COLS] - sn_corner(t, cols).col != s->op->attr.vocab.first)
-            return sn_visit_fault(s, "takes %s for words from %lld on",
-                                  sn_place_text(s->m, t, SN_SLAB_COLS).s,
-                                  (long long)s->op->attr.vocab.first);
+            return sn_step_fault(s, "takes %s for words from %lld on",
+                                 sn_place_text(s->m, t, SN_SLAB_COLS).s,
+                                 (long long)s->op->attr.vocab.first);
     }
     return SN_OK;
 }
 
-/* The sums over words of rows here: with the targets, functions of a row. One column. */
-static enum sn_status row_sums(const struct sn_visit *s, struct sn_slabs *out)
+/* Columns first .. first + n - 1 of the logits. */
+static enum sn_status words_of(const struct sn_visit *s, int64_t first, int64_t n,
+                               struct sn_slabs *out)
+{
+    const struct sn_view *v = &s->op->in[SN_CROSS_ENTROPY_LOGITS];
+    struct sn_area area = {first, v->rows, n, v->cols};
+    struct sn_slabs all = {0};
+    enum sn_status st = sn_read(s, SN_CROSS_ENTROPY_LOGITS, &all);
+    if (st == SN_OK)
+        st = check_words(s, &all);
+    for (int i = 0; i < all.n && st == SN_OK; i++)
+        (void)sn_slab_cut(out, &all.t[i], &area);
+    sn_slabs_fini(&all);
+    return st;
+}
+
+/* The sums over those words of rows here: with the targets, functions of a row. One column. */
+static enum sn_status row_sums(const struct sn_visit *s, int64_t first, int64_t n,
+                               struct sn_slabs *out)
 {
     struct sn_slabs logits = {0};
     int64_t cols = s->op->in[SN_CROSS_ENTROPY_LOGITS].cols;
-    enum sn_status st = sn_read(s, SN_CROSS_ENTROPY_LOGITS, &logits);
-    if (st == SN_OK)
-        st = check_words(s, &logits);
+    enum sn_status st = words_of(s, first, n, &logits);
     for (int i = 0; i < logits.n && st == SN_OK; i++) {
         struct sn_slab t = logits.t[i];
         struct sn_corner c = sn_corner(&t, cols);
@@ -44,26 +59,40 @@ static enum sn_status row_sums(const struct sn_visit *s, struct sn_slabs *out)
     return st;
 }
 
-enum sn_status sn_rule_ce_part(const struct sn_visit *s)
+/* Part `p` of n words, as rows of what the operation gives. */
+static enum sn_status one_part(const struct sn_visit *s, int64_t p, int64_t n,
+                               const struct sn_slabs *targets, struct sn_slabs *out)
 {
-    struct sn_slabs sums = {0}, targets = {0};
+    struct sn_slabs sums = {0};
     struct sn_zip z = {0};
-    enum sn_status st = row_sums(s, &sums);
-    if (st == SN_OK)
-        st = sn_read(s, SN_CE_PART_TARGETS, &targets);
+    int64_t width = s->op->out[SN_CE_PART_PART].cols, rows = s->op->in[SN_CE_PART_LOGITS].rows;
+    enum sn_status st = row_sums(s, p * n, n, &sums);
     sn_zip_begin(&z, &sums);
     if (st == SN_OK)
-        st = sn_zip_with(s, &z, &targets, SN_DIM_ROWS);
-    int64_t width = s->op->out[SN_CE_PART_PART].cols;
-    for (int i = 0; i < sums.n; i++) {
-        sums.t[i].at *= width;
-        sums.t[i].cols = sums.t[i].ld = width;
+        st = sn_zip_with(s, &z, targets, SN_DIM_ROWS);
+    for (int i = 0; i < sums.n && st == SN_OK; i++) {
+        struct sn_slab t = sums.t[i];
+        t.at = (t.at + p * rows) * width;
+        t.cols = t.ld = width;
+        st = sn_collect(s, out, &t);
     }
-    if (st == SN_OK)
-        st = sn_write(s, SN_CE_PART_PART, &sums);
     sn_slabs_fini(&sums);
-    sn_slabs_fini(&targets);
     sn_zip_fini(&z);
+    return st;
+}
+
+enum sn_status sn_rule_ce_part(const struct sn_visit *s)
+{
+    struct sn_slabs parts = {0}, targets = {0};
+    int64_t cols = s->op->in[SN_CE_PART_LOGITS].cols;
+    int64_t n = s->op->attr.exact.depth ? s->op->attr.exact.depth : cols;
+    enum sn_status st = sn_read(s, SN_CE_PART_TARGETS, &targets);
+    for (int64_t p = 0; p < cols / n && st == SN_OK; p++)
+        st = one_part(s, p, n, &targets, &parts);
+    if (st == SN_OK)
+        st = sn_write(s, SN_CE_PART_PART, &parts);
+    sn_slabs_fini(&parts);
+    sn_slabs_fini(&targets);
     return st;
 }
 
@@ -147,7 +176,8 @@ enum sn_status sn_rule_cross_entropy(const struct sn_visit *s)
     struct sn_slabs sums = {0}, targets = {0};
     struct sn_zip rows = {0};
     bool parts = sn_has_in(s, SN_CROSS_ENTROPY_PARTS);
-    enum sn_status st = parts ? sums_of_parts(s, &sums) : row_sums(s, &sums);
+    enum sn_status st = parts ? sums_of_parts(s, &sums)
+                              : row_sums(s, 0, s->op->in[SN_CROSS_ENTROPY_LOGITS].cols, &sums);
     if (st == SN_OK)
         st = sn_read(s, SN_CROSS_ENTROPY_TARGETS, &targets);
     sn_zip_begin(&rows, &sums);
@@ -234,8 +264,8 @@ enum sn_status sn_rule_update(const struct sn_visit *s)
         st = sn_check_gradient(s, &z.t[i], z.value[i][z.operands - 1]);
     }
     if (st == SN_OK && found != due)
-        st = sn_visit_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
-                            (long long)due, (long long)found);
+        st = sn_step_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
+                           (long long)due, (long long)found);
     if (st == SN_OK)
         st = updated(s, &z, 0, SN_UPDATE_P);
     for (int o = SN_UPDATE_M; o <= SN_UPDATE_V && st == SN_OK; o++)

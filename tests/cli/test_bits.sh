@@ -55,6 +55,13 @@ bits_run default-data-3 3 'data: 3'
 ok "bits: layout has others in another layout" test "$hash" != "$one"
 bits=all
 
+# And the proof of what ranks compute knows the parts.
+for layout in 'tensor: 2, data: 2' 'context: 2, context_kind: all-to-all, tensor: 2'; do
+    bits_file "$tmp/proof.yaml" "$tmp/proof" "$layout"
+    run "$BUILD/bin/sennit-plan" --verify "$tmp/proof.yaml"
+    like "proven: $layout" "$out" 'every rank ends a step with the weights of one'
+done
+
 refused() { # sentence-part layout
     bits_file "$tmp/bad.yaml" "$tmp/bad" "$2"
     run "$BUILD/bin/sennit-plan" "$tmp/bad.yaml"

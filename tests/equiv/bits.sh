@@ -6,7 +6,7 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/bits.sh
-steps=${STEPS:-100} batch=48 layers=4 heads=16 kv_heads=16 ffn=128
+steps=${STEPS:-100} batch=48 layers=4 heads=16 kv_heads=16 ffn=128 seq=32
 cat docs/STYLE.md LICENSE docs/*.md >"$tmp/text"
 "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$tmp/tok" >/dev/null
 families=$*

@@ -6,7 +6,7 @@ bits_file() {
     cat >"$1" <<YAML
 run: {name: bits, seed: 7, output: $2, threads: 1, backend: cpu, bits: ${bits:-all}}
 model: {family: ${family:-llama}, layers: ${layers:-2}, hidden: 64, heads: ${heads:-4}, kv_heads: ${kv_heads:-4},
-    ffn: ${ffn:-160}, vocab: 256, seq: 64, init_std: 0.05${model:+, $model}}
+    ffn: ${ffn:-160}, vocab: 256, seq: ${seq:-64}, init_std: 0.05${model:+, $model}}
 data: {train: $tmp/tok}
 train: {steps: ${steps:-12}, global_batch: ${batch:-12}, precision: ${precision:-fp32},
     optimizer: {lr: 1.0e-3, weight_decay: 0.1, clip: 0.5}, schedule: {kind: cosine, warmup: 4, min_lr: 1.0e-4}}
