@@ -15,9 +15,9 @@ static enum sn_status check_words(const struct sn_visit *s, const struct sn_slab
         const struct sn_slab *t = &logits->t[i];
         if (t->value != 0 &&
             t->first[SN_SLAB_COLS] - sn_corner(t, cols).col != s->op->attr.vocab.first)
-            return sn_step_fault(s, "takes %s for words from %lld on",
-                                 sn_place_text(s->m, t, SN_SLAB_COLS).s,
-                                 (long long)s->op->attr.vocab.first);
+            return sn_visit_fault(s, "takes %s for words from %lld on",
+                                  sn_place_text(s->m, t, SN_SLAB_COLS).s,
+                                  (long long)s->op->attr.vocab.first);
     }
     return SN_OK;
 }
@@ -264,8 +264,8 @@ enum sn_status sn_rule_update(const struct sn_visit *s)
         st = sn_check_gradient(s, &z.t[i], z.value[i][z.operands - 1]);
     }
     if (st == SN_OK && found != due)
-        st = sn_step_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
-                           (long long)due, (long long)found);
+        st = sn_visit_fault(s, "updates %lld parameters, of which %lld have gradients and moments",
+                            (long long)due, (long long)found);
     if (st == SN_OK)
         st = updated(s, &z, 0, SN_UPDATE_P);
     for (int o = SN_UPDATE_M; o <= SN_UPDATE_V && st == SN_OK; o++)
