@@ -313,6 +313,8 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
     sn_comm_set_watch(comm, files.recorder, c->run.hang_timeout);
     st = l->machine_file ? SN_OK : open_device(&accelerator, l, c, comm, err);
     bool on_device = accelerator.device != NULL;
+    char switches[SN_TOPOLOGY_PATH] = "";
+    sn_train_map_switches(&l->map, switches);
     struct sn_trainer_env env = {.config = c,
                                  .comm = comm,
                                  .ops = on_device ? accelerator.ops->ops : sn_ops_cpu(),
@@ -321,6 +323,7 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .signals = signals,
                                  .recorder = files.recorder,
                                  .attempt = attempt,
+                                 .switches = switches,
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .threads = sn_threads(c, comm->node_size),

@@ -5,6 +5,7 @@
 #include "lib/base/jsonl.h"
 
 #include <math.h>
+#include <string.h>
 
 static void whole(struct sn_str *out, const char *name, int64_t value, int64_t unknown)
 {
@@ -71,10 +72,11 @@ static void add_attempt(struct sn_str *out, const struct sn_history_attempt *a)
     if (a->n_suspects > 0)
         add_suspect(&o, &a->suspect);
     if (a->n_incidents > 0) {
-        char likely[256];
+        char likely[SN_HISTORY_TEXT];
+        bool departs = strcmp(a->incident.kind, "departs") == 0;
         sn_history_say_incident(likely, sizeof(likely), &a->incident);
         sn_jsonl_int(&o, "incidents", a->n_incidents);
-        text(&o, "likely_because", likely);
+        text(&o, departs ? "departed" : "likely_because", likely);
     }
     sn_jsonl_bool(&o, "has_end", a->has_end || a->record_ended);
     whole(&o, "exit_code", a->exit_code, -1);
@@ -130,6 +132,16 @@ static void add_bad(struct sn_str *out, const struct sn_history *h)
     sn_str_fini(&list);
 }
 
+static void add_departs(struct sn_str *out, const struct sn_history *h)
+{
+    const char *says[SN_HISTORY_DEPARTS];
+    int n = 0;
+    for (; n < h->n_departs && n < SN_HISTORY_DEPARTS; n++)
+        says[n] = h->departs[n];
+    if (n > 0)
+        sn_jsonl_texts(out, "departs", says, n);
+}
+
 static void add_progress(struct sn_str *out, const struct sn_history *h, double now)
 {
     whole(out, "step", h->step, -1);
@@ -146,6 +158,7 @@ static void add_progress(struct sn_str *out, const struct sn_history *h, double 
         sn_jsonl_real(out, "gpu_temperature_c", h->gpu_celsius);
         text(out, "gpu_throttle", h->gpu_throttle);
     }
+    add_departs(out, h);
     whole(out, "tokens", h->tokens, -1);
     sn_jsonl_real(out, "tokens_per_s", h->tokens_per_s);
     sn_jsonl_real(out, "mfu", h->mfu);

@@ -80,6 +80,14 @@ static void say_progress(struct sn_str *out, const struct sn_history *h)
         sn_str_add(out, "%.0f MHz, %.0f W, %.0f C%s%s\n", h->gpu_mhz, h->gpu_watts, h->gpu_celsius,
                    h->gpu_throttle[0] ? ", slowed: " : "", h->gpu_throttle);
     }
+    for (int64_t i = 0; i < h->n_departs && i < SN_HISTORY_DEPARTS; i++) {
+        name(out, i ? "" : "departs");
+        sn_str_add(out, "%s\n", h->departs[i]);
+    }
+    if (h->n_departs > SN_HISTORY_DEPARTS) {
+        name(out, "");
+        sn_str_add(out, "and %" PRId64 " more\n", h->n_departs - SN_HISTORY_DEPARTS);
+    }
     if (isfinite(h->eta)) {
         name(out, "left");
         sn_str_add(out, "%s\n", span(buf, h->eta));
@@ -269,12 +277,13 @@ static void say_suspect(struct sn_str *out, const struct sn_history_attempt *a)
 
 static void say_incident(struct sn_str *out, const struct sn_history_attempt *a)
 {
-    char text[256];
+    char text[SN_HISTORY_TEXT];
     if (a->n_incidents == 0)
         return;
     sn_history_say_incident(text, sizeof(text), &a->incident);
     name(out, "");
-    sn_str_add(out, "likely because %s", text);
+    bool departs = strcmp(a->incident.kind, "departs") == 0; /* it slows, and ends nothing */
+    sn_str_add(out, "%s %s", departs ? "departed from the plan:" : "likely because", text);
     if (a->n_incidents > 1)
         sn_str_add(out, " (the gravest of %" PRId64 " such reports)", a->n_incidents);
     sn_str_add(out, "\n");

@@ -31,6 +31,14 @@ void sn_train_map_open(struct sn_train_map *m)
     m->trouble.status = st;
 }
 
+void sn_train_map_switches(const struct sn_train_map *m, char path[SN_TOPOLOGY_PATH])
+{
+    const struct sn_allocation *a = &m->allocation;
+    struct sn_err odd; /* which process 0 has been told when it made the map */
+    if (sn_topology_path(path, a->topology, a->topology_pattern, &odd) != SN_OK)
+        path[0] = '\0';
+}
+
 void sn_train_map_close(struct sn_train_map *m)
 {
     sn_locality_close(m->locality);

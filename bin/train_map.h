@@ -29,6 +29,8 @@ enum sn_status sn_train_map_handshake(struct sn_comm *comm, const struct sn_conf
 enum sn_status sn_train_map_make(struct sn_train_map *m, struct sn_comm *comm,
                                  const struct sn_config *c, const char *places, enum sn_status st,
                                  struct sn_err *err);
+/* The switches above this host, as far as the scheduler tells (slurm/topology/topology.h); "". */
+void sn_train_map_switches(const struct sn_train_map *m, char path[SN_TOPOLOGY_PATH]);
 /* Write OUTPUT/map.json, on the process that has it. */
 enum sn_status sn_train_map_save(const struct sn_train_map *m, const struct sn_config *c,
                                  struct sn_err *err);

@@ -30,6 +30,7 @@ typedef uint64_t sn_request;
 /* When a communication was carried out, in seconds of sn_clock(). */
 struct sn_transfer_times {
     double begin, end;
+    int last; /* of a collective by messages, whose parts come last, mostly; -1: nobody's */
 };
 
 /* One communication. Memory is borrowed until the request's wait. */

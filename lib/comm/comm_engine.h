@@ -88,7 +88,8 @@ struct sn_comm_lane {
     bool by_shm;    /* which of these it is */
     struct sn_exchange_run messages;
     struct sn_shm_run shm;
-    int place; /* of its slots in the shared memory */
+    int latest, lead; /* whose messages came last in most of its batches, and in how many more */
+    int place;        /* of its slots in the shared memory */
     struct {
         int group;      /* whose members have read this rank's slot, */
         uint64_t phase; /* when all of them have come to this phase */

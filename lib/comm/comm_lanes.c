@@ -44,6 +44,7 @@ static void begin(struct sn_engine *e, struct sn_comm_lane *l)
     l->slot = l->waiting[l->first];
     l->first = (l->first + 1) % SN_COMM_QUEUE_DEPTH;
     l->n--;
+    l->lead = 0;
     if (sn_engine_has_failed(e))
         return;
     assert(has_own_staging(e, l));
@@ -68,6 +69,16 @@ static enum sn_comm_step step(struct sn_engine *e, struct sn_comm_lane *l)
     return SN_STEP_DONE;
 }
 
+/* Who is last more often than not is what is left (Boyer and Moore's vote). */
+static void vote(struct sn_comm_lane *l, int last)
+{
+    if (last < 0)
+        return;
+    if (l->lead == 0)
+        l->latest = last;
+    l->lead += l->latest == last ? 1 : -1;
+}
+
 static bool progress(struct sn_engine *e, struct sn_comm_lane *l)
 {
     if (l->slot < 0 && l->n == 0)
@@ -78,11 +89,15 @@ static bool progress(struct sn_engine *e, struct sn_comm_lane *l)
     if (s == SN_STEP_WAITS)
         return false;
     l->has_moved = true;
+    if (!l->by_shm)
+        vote(l, e->port->last);
     if (s == SN_STEP_DONE) {
         int slot = l->slot;
         l->slot = -1;
         e->in_lanes--;
         sn_watch_done(e, slot);
+        if (transfer_of(e, slot)->times && l->lead > 0)
+            transfer_of(e, slot)->times->last = l->latest;
         sn_comm_queue_done(&e->queue, slot);
     }
     return true;

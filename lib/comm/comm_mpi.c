@@ -20,7 +20,8 @@
 /* Requests that are waited for together. */
 struct batch {
     MPI_Request *request;
-    int n, room;
+    int *from; /* whose message each is; -1: it is sent from here */
+    int n, room, done;
 };
 
 struct mpi_port {
@@ -28,8 +29,10 @@ struct mpi_port {
     struct batch batch[SN_PORT_BATCHES];
     MPI_Request world;     /* the memory of batch SN_PORT_WORLD, */
     MPI_Request *requests; /* and of all the others */
-    MPI_Status *statuses;  /* as many as the longest batch needs */
-    int rc;                /* the first failure */
+    int *froms;
+    MPI_Status *statuses; /* as many as the longest batch needs, */
+    int *indices;         /* the same */
+    int rc;               /* the first failure */
 };
 
 struct mpi_comm {
@@ -75,7 +78,7 @@ static void mpi_send(struct sn_port *p, const struct sn_message *x)
     assert(b->n < b->room && x->bytes <= INT_MAX);
     if (!failed(m, MPI_Isend(x->data, (int)x->bytes, MPI_BYTE, process(p, x->peer), tag_of(x),
                              MPI_COMM_WORLD, &b->request[b->n])))
-        b->n++;
+        b->from[b->n++] = -1;
 }
 
 static void mpi_receive(struct sn_port *p, const struct sn_message *x)
@@ -87,26 +90,40 @@ static void mpi_receive(struct sn_port *p, const struct sn_message *x)
     assert(b->n < b->room && x->bytes <= INT_MAX);
     if (!failed(m, MPI_Irecv(x->data, (int)x->bytes, MPI_BYTE, process(p, x->peer), tag_of(x),
                              MPI_COMM_WORLD, &b->request[b->n])))
-        b->n++;
+        b->from[b->n++] = x->peer;
+}
+
+/* Those that have completed since the last look; false: none. One that is alone is whose came last,
+ * if no other comes after it. */
+static bool take_some(struct mpi_port *m, struct batch *b)
+{
+    bool is_world = b == &m->batch[SN_PORT_WORLD]; /* which is there before all other memory */
+    MPI_Status one, *status = is_world ? &one : m->statuses;
+    int first, *index = is_world ? &first : m->indices;
+    int n = 0, rc = MPI_Testsome(b->n, b->request, &n, index, status);
+    for (int i = 0; rc == MPI_ERR_IN_STATUS && i < n; i++)
+        if (status[i].MPI_ERROR != MPI_SUCCESS && status[i].MPI_ERROR != MPI_ERR_PENDING)
+            rc = status[i].MPI_ERROR;
+    if (failed(m, rc) || n == 0)
+        return false;
+    b->done = n == MPI_UNDEFINED ? b->n : b->done + n;
+    m->base.last = n == 1 && !is_world ? b->from[index[0]] : -1;
+    return true;
 }
 
 static bool mpi_test(struct sn_port *p, int batch)
 {
     struct mpi_port *m = mpi(p);
     struct batch *b = &m->batch[batch];
-    MPI_Status one, *status = batch == SN_PORT_WORLD ? &one : m->statuses;
-    int is_done = 0;
+    p->last = -1;
     if (p->failed || b->n == 0)
         return true;
-    int rc = MPI_Testall(b->n, b->request, &is_done, status);
-    for (int i = 0; rc == MPI_ERR_IN_STATUS && i < b->n; i++)
-        if (status[i].MPI_ERROR != MPI_SUCCESS && status[i].MPI_ERROR != MPI_ERR_PENDING)
-            rc = status[i].MPI_ERROR;
-    if (failed(m, rc))
-        return true;
-    if (is_done)
-        b->n = 0;
-    return is_done;
+    while (b->done < b->n && take_some(m, b)) /* those behind them may be there, too */
+        continue;
+    if (b->done < b->n)
+        return p->failed;
+    b->n = b->done = 0;
+    return true;
 }
 
 static bool mpi_is_open(struct sn_port *p, int batch, int i)
@@ -176,19 +193,23 @@ static enum sn_status allocate(struct mpi_port *m, struct sn_err *err)
     size_t each = 2 * (size_t)(m->base.size - 1), longest = each;
     if (longest < SN_PORT_P2P_PIECES)
         longest = SN_PORT_P2P_PIECES;
-    m->requests =
-        sn_alloc_n(SN_PORT_WORLD * each + (size_t)SN_COMM_QUEUE_DEPTH * SN_PORT_P2P_PIECES,
-                   sizeof(*m->requests));
+    size_t all = SN_PORT_WORLD * each + (size_t)SN_COMM_QUEUE_DEPTH * SN_PORT_P2P_PIECES;
+    m->requests = sn_alloc_n(all, sizeof(*m->requests));
+    m->froms = sn_alloc_n(all, sizeof(*m->froms));
     m->statuses = sn_alloc_n(longest, sizeof(*m->statuses));
-    if (!m->requests || !m->statuses)
+    m->indices = sn_alloc_n(longest, sizeof(*m->indices));
+    if (!m->requests || !m->froms || !m->statuses || !m->indices)
         return sn_fail(err, SN_ENOMEM, "mpi: no memory for the requests of %d ranks", m->base.size);
     MPI_Request *at = m->requests;
+    int *from = m->froms;
     for (int i = 0; i < SN_PORT_BATCHES; i++) {
         if (i == SN_PORT_WORLD)
             continue;
         m->batch[i].request = at;
+        m->batch[i].from = from;
         m->batch[i].room = i < SN_PORT_WORLD ? (int)each : SN_PORT_P2P_PIECES;
         at += m->batch[i].room;
+        from += m->batch[i].room;
     }
     return SN_OK;
 }
@@ -239,7 +260,9 @@ static enum sn_status start(struct sn_engine *e, struct sn_err *err)
 
 static void free_all(struct mpi_comm *m)
 {
+    sn_free(m->port.indices);
     sn_free(m->port.statuses);
+    sn_free(m->port.froms);
     sn_free(m->port.requests);
     sn_free(m);
 }

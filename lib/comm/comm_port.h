@@ -73,6 +73,8 @@ struct sn_port {
     int process, size;     /* this process's number among those that were started */
     const int *process_of; /* by rank, borrowed; NULL: rank r is process r */
     bool failed;
+    int last; /* by test, when it says true: rank of the message that came last; -1: several did at
+               * once, or it was sent from here, or was here before */
 };
 
 #endif

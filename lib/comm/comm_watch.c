@@ -75,8 +75,10 @@ void sn_watch_begun(struct sn_engine *e, int slot)
     const struct sn_comm_op *op = &e->queue.slot[slot].op;
     if (op->kind != SN_COMM_TRANSFER)
         e->watch.current = kind_name(op) ? slot : -1;
-    if (op->kind == SN_COMM_TRANSFER && op->transfer.times)
+    if (op->kind == SN_COMM_TRANSFER && op->transfer.times) {
         op->transfer.times->begin = sn_clock();
+        op->transfer.times->last = -1;
+    }
     if (e->watch.timeout_s)
         e->watch.mark[slot].moved = sn_clock();
     if (e->watch.recorder && e->watch.mark[slot].record)

@@ -74,6 +74,7 @@ struct sn_run_config {
     enum sn_bits bits;
     int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */
+    bool monitor;     /* lib/monitor */
 };
 
 struct sn_experts_config {  /* of a layer that has experts */

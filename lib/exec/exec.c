@@ -259,6 +259,8 @@ void sn_exec_take_time(struct sn_exec *x, const struct sn_op *op, double seconds
     t->seconds += seconds;
     t->runs++;
     t->flops += sn_op_flops(op);
+    if (x->meter)
+        sn_meter_took(x->meter, op, seconds);
     if (x->report)
         x->report(x->report_arg, op, seconds);
 }
@@ -326,6 +328,7 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
             .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
         if (x->timeline)
             x->timeline->sched = i;
+        sn_meter_entry(x, i);
         SN_TRY(x->backend->entry(x, i, first_sample[s->micro], &done, err));
         if (done == 0)
             SN_TRY(walk(x, p, (const int[]){s->first, s->first + s->n}, at, err));
@@ -337,12 +340,14 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err)
 {
     sn_timeline_start(x);
+    sn_meter_start(x, p);
     x->is_past_fence = false;
     SN_TRY(x->backend->begin(x, p, true, err));
     SN_TRY(run_schedule(x, p, first_sample, err));
     SN_TRY(x->backend->end(x, true, err));
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
     sn_timeline_finish(x);
+    sn_meter_finish(x);
     int places = x->first_request[x->job->train.next_id];
     memset(x->requests, 0, (size_t)places * sizeof(*x->requests));
     return SN_OK;

@@ -103,7 +103,7 @@ void sn_exec_post(struct sn_exec *x, const struct sn_op *op, const struct sn_tra
 {
     const struct sn_comm_ops *comm = x->comm->ops;
     struct sn_transfer half = *t;
-    half.times = sn_timeline_moves(x, op);
+    half.times = x->timeline ? sn_timeline_moves(x, op) : sn_meter_moves(x, op);
     if (op->kind != SN_OP_SHIFT) {
         requests->request[0] = comm->post(x->comm, &half);
         return;
@@ -234,6 +234,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     SN_TRY(x->comm->ops->drain(x->comm, err)); /* what is under way on other axes */
     sn_request t = x->comm->ops->post(x->comm, &all);
     SN_TRY(x->comm->ops->wait(x->comm, t, err));
+    sn_meter_agreed(x);
     if (words != s->agree)
         memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
     take_coded(x, op, words);

@@ -11,6 +11,7 @@
 #define SN_EXEC_INNER_H
 
 #include "lib/exec/exec.h"
+#include "lib/exec/meter.h"
 #include "lib/exec/pace.h"
 #include "lib/exec/timeline.h"
 #include "lib/program/opinfo.h"
@@ -117,6 +118,7 @@ struct sn_exec {
     sn_exec_report *report;
     void *report_arg;
     struct sn_timeline *timeline; /* of the run under way; NULL: nobody wants it */
+    struct sn_meter *meter;       /* NULL: nobody asks */
     bool is_timed;                /* wait for each operation, to know what it takes */
 };
 
@@ -204,5 +206,17 @@ void sn_timeline_end(struct sn_exec *x);
 void sn_timeline_computed(struct sn_exec *x, double now);
 /* This operation is moved by the communicator: where it says when, or NULL. */
 struct sn_transfer_times *sn_timeline_moves(struct sn_exec *x, const struct sn_op *op);
+
+/* ---- meter.c: nothing without a meter ---- */
+
+/* Around a run, and before each entry of its schedule. */
+void sn_meter_start(struct sn_exec *x, const struct sn_program *p);
+void sn_meter_entry(struct sn_exec *x, int sched);
+void sn_meter_finish(struct sn_exec *x);
+void sn_meter_took(struct sn_meter *m, const struct sn_op *op, double seconds);
+/* All ranks have agreed, now. */
+void sn_meter_agreed(struct sn_exec *x);
+/* As sn_timeline_moves. */
+struct sn_transfer_times *sn_meter_moves(struct sn_exec *x, const struct sn_op *op);
 
 #endif

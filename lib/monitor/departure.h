@@ -18,9 +18,9 @@
  *
  *   sum over k = NEEDED .. WINDOW of C(WINDOW, k) q^k (1 - q)^(WINDOW - k)  <  28 q^6
  *
- * in one step: with q = 0.01 in 3e-11, with q = 0.05 in 4e-7. Noise whose logarithm is normal has
- * q = 3e-5. One spike, however high, is one value. What slows a rank for NEEDED steps has slowed
- * it, whatever it was.
+ * in one step. Noise whose logarithm is normal exceeds SCALES s with q = 0.006: in 2e-12 of all
+ * steps. With q = 0.02 it is 2e-9, with q = 0.05 4e-7. One spike, however high, is one value. What
+ * slows a rank for NEEDED steps has slowed it, whatever it was.
  */
 #ifndef SN_DEPARTURE_H
 #define SN_DEPARTURE_H
@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 enum { SN_DEPARTURE_WINDOW = 8, SN_DEPARTURE_NEEDED = 6 };
-#define SN_DEPARTURE_SCALES 4.0
+#define SN_DEPARTURE_SCALES 2.5
 
 struct sn_departure {
     double tolerance; /* that is never told: 0.15 */

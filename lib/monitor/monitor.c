@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By how much ranks of the same work, and paths of the same kind, may differ from the start. */
-static const double core_spread = 0.15, link_spread = 0.30;
+/* By how much ranks of the same work may differ from the start, by the logarithm. Paths may by any:
+ * what shares their links at the same time is not in their price. */
+static const double core_spread = 0.18, link_spread = INFINITY;
 enum { FEW = 3 }; /* of so many the median says something of each */
 
 const char *sn_work_name(enum sn_work w)
@@ -124,18 +125,25 @@ void sn_monitor_destroy(struct sn_monitor *m)
 
 /* --- clocks ----------------------------------------------------------------------------------- */
 
-/* All ranks leave an agreement at the same time, but for what a message and a wake-up take. */
+/* All ranks leave an agreement at the same time, but for what a message and a wake-up take: how much
+ * that is shows in how a rank's moments scatter. */
 static void set_clocks(struct sn_monitor *m, const struct sn_monitor_record *records)
 {
-    int at = (int)(m->steps % SN_DEPARTURE_WINDOW);
+    int at = (int)(m->steps % SN_DEPARTURE_WINDOW), others = 0;
     int n = m->steps < SN_DEPARTURE_WINDOW ? at + 1 : SN_DEPARTURE_WINDOW;
     double apart[SN_DEPARTURE_WINDOW];
     for (int r = 0; r < m->ranks; r++) {
         struct sn_monitored_rank *x = &m->rank[r];
         x->left[at] = records[r].left - records[0].left;
         memcpy(apart, x->left, sizeof(apart));
-        x->offset = x->host == m->rank[0].host ? 0 : sn_lower_median(apart, n);
+        double offset = sn_lower_median(apart, n);
+        x->offset = x->host == m->rank[0].host ? 0 : offset;
+        for (int i = 0; i < n; i++)
+            apart[i] = fabs(apart[i] - offset);
+        if (x->host != m->rank[0].host)
+            m->scratch[others++] = 1.4826 * sn_lower_median(apart, n);
     }
+    m->unsure = others ? sn_lower_median(m->scratch, others) : 0;
 }
 
 /* --- what all have in common ------------------------------------------------------------------ */

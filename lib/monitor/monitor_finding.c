@@ -100,7 +100,8 @@ static void find_work(struct sn_monitor *m, int rank, struct sn_finding *f)
     }
 }
 
-/* A core is had for less than all of the time that operations take everywhere: by peers. */
+/* A core is had for less than all of the time that operations take everywhere: by peers, of which the
+ * upper half counts, as the lower one may be held up, too. */
 static double had(struct sn_monitor *m, int rank)
 {
     double mine[SN_DEPARTURE_WINDOW];
@@ -108,7 +109,9 @@ static double had(struct sn_monitor *m, int rank)
         memcpy(mine, m->rank[r].had, sizeof(mine));
         m->scratch[r] = sn_lower_median(mine, SN_DEPARTURE_WINDOW);
     }
-    double own = m->scratch[rank], common = sn_lower_median(m->scratch, m->ranks);
+    double own = m->scratch[rank];
+    (void)sn_lower_median(m->scratch, m->ranks); /* puts them in order */
+    double common = m->scratch[m->ranks / 2];
     return common > 0.5 ? fmin(own / common, 1) : 1;
 }
 
@@ -183,21 +186,22 @@ static bool is_of(const struct sn_monitor *m, const struct sn_blamed *b, int pat
                           (b->what == SN_BLAME_PATH && path == b->path) || (here && there));
 }
 
-/* The median over the paths that it explains, from when the first departed. */
-static void measure(struct sn_monitor *m, const struct sn_blamed *b, struct sn_finding *f)
+/* The median over the paths that it explains, from when the first departed; false: none has yet. */
+static bool measure(struct sn_monitor *m, const struct sn_blamed *b, struct sn_finding *f)
 {
     int n = 0;
     for (int i = 0; i < m->n_paths; i++) {
         const struct sn_departure *d = &m->path[i].departure;
-        if (!is_of(m, b, i))
+        if (!is_of(m, b, i) || !d->departs)
             continue;
         f->since = n == 0 || d->since < f->since ? d->since : f->since;
         m->scratch[n++] = sn_departure_ratio(d);
     }
     f->ratio = sn_lower_median(m->scratch, n);
+    return n > 0;
 }
 
-static struct sn_finding link_of(struct sn_monitor *m, const struct sn_blamed *b)
+static void add_link(struct sn_monitor *m, const struct sn_blamed *b)
 {
     static const enum sn_finding_kind kind[] = {[SN_BLAME_HOST] = SN_FINDING_HOST_LINK,
                                                 [SN_BLAME_PAIR] = SN_FINDING_PAIR_LINK,
@@ -225,8 +229,8 @@ static struct sn_finding link_of(struct sn_monitor *m, const struct sn_blamed *b
     }
     (void)snprintf(f.host, sizeof(f.host), "%s", host);
     (void)snprintf(f.other, sizeof(f.other), "%s", other);
-    measure(m, b, &f);
-    return f;
+    if (measure(m, b, &f))
+        m->found[m->n_found++] = f;
 }
 
 static void find_links(struct sn_monitor *m)
@@ -239,7 +243,7 @@ static void find_links(struct sn_monitor *m)
     const struct sn_paths paths = {m->slow, m->n_paths, m->leaf, m->hosts};
     int n = sn_localise(m->blamed, &paths, &m->room);
     for (int i = 0; i < n; i++)
-        m->found[m->n_found++] = link_of(m, &m->blamed[i]);
+        add_link(m, &m->blamed[i]);
 }
 
 /* --- news ------------------------------------------------------------------------------------- */

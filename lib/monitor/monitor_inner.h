@@ -45,6 +45,7 @@ struct sn_monitor {
     struct sn_blamed *blamed;     /* room for all */
     struct sn_localise_room room; /* of localise.h */
     double *scratch, *value;      /* by rank or path, whichever are more */
+    double unsure;                /* seconds by which moments of two hosts may be apart */
     int64_t steps;                /* that were taken */
     int64_t changed;              /* when a path became slow, or ceased to be */
     int n_found, n_ended;

@@ -8,6 +8,10 @@
 /* What is left of a vote after a step. */
 static const double memory_of_votes = 0.85;
 
+/* A transfer that takes longer by less than so many times what moments of hosts are apart by is as
+ * long as it was. */
+static const double sure_enough = 3;
+
 /* A rank on a path. */
 struct entry {
     struct sn_path path;
@@ -51,7 +55,7 @@ static bool is_watched(const struct sn_monitor *m, const struct entry *e, int n)
             return false;
         is_remote = is_remote || m->rank[e[i].rank].host != m->rank[e[0].rank].host;
     }
-    return is_remote && (e[0].path.to < 0 || n == 2);
+    return is_remote && n == m->plan[e[0].rank].sample[e[0].sample].members;
 }
 
 static void add_path(struct sn_monitor *m, const struct entry *e, int n)
@@ -131,7 +135,7 @@ static double took(struct sn_monitor *m, const struct sn_monitored_path *p, int 
 static double measure(struct sn_monitor *m, const struct sn_monitored_path *p,
                       const struct sn_monitor_record *records)
 {
-    double all = 0, planned = 0;
+    double all = 0, planned = 0, unsure = 0;
     for (int i = p->first; i < p->first + p->n; i++)
         m->votes[i] *= memory_of_votes;
     for (int k = 0; k < p->samples; k++) {
@@ -140,9 +144,14 @@ static double measure(struct sn_monitor *m, const struct sn_monitored_path *p,
         if (!isfinite(seconds))
             continue;
         all += fmax(seconds, 1e-6); /* clocks may be off by more than it took */
+        unsure += sure_enough * m->unsure;
         planned += (double)m->plan[m->member[p->first]].sample[sample].seconds;
     }
-    return planned > 0 ? log(all / planned) : NAN;
+    if (planned <= 0)
+        return NAN;
+    double value = log(all / planned), base = p->departure.base;
+    bool is_told = all - planned * exp(base) > unsure;
+    return p->departure.is_learned && !is_told ? fmin(value, base) : value;
 }
 
 void sn_monitor_measure_paths(struct sn_monitor *m, const struct sn_monitor_record *records)

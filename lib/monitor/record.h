@@ -43,7 +43,8 @@ struct sn_monitor_plan {
     int32_t n;                  /* samples, those of a path together, in the order of posting */
     struct sn_monitor_sample {
         struct sn_path path;
-        float seconds; /* planned, from when all are there */
+        int32_t members; /* of the group; 2 */
+        float seconds;   /* planned, from when all are there */
     } sample[SN_MONITOR_SAMPLES];
 };
 

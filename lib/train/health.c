@@ -35,29 +35,53 @@ void sn_health_init(struct sn_health *h, const struct sn_accelerator *a, const c
 
 /* --- what explains an end --------------------------------------------------------------------- */
 
-/* {"time", "rank", "host", "step", "kind": "throttled", "ecc" or "xid", "what": a reason's name or
- * "", "value": degrees, errors, the number} */
-static void note(const struct sn_health *h, int64_t step, const char *kind, const char *what,
-                 double value)
+/* {"time", "rank", "host", "step", "kind": "throttled", "ecc", "xid" or "departs", "what": a
+ * reason's name or "", "value": degrees, errors, the number, how many times as long; "says": a
+ * sentence, of what departs} */
+struct line {
+    int rank;
+    const char *host, *kind, *what, *says;
+    int64_t step;
+    double value;
+};
+
+static void append(const struct sn_health *h, const struct line *l)
 {
-    char path[SN_PATH_MAX + 64], host[64] = "unknown";
+    char path[SN_PATH_MAX + 64];
     struct sn_str line = {0};
     struct sn_err err = {0};
-    (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
     (void)snprintf(path, sizeof(path), "%s/ranks", h->output);
     (void)mkdir(path, 0777); /* mostly it is there; the append says what else is wrong */
     (void)snprintf(path, sizeof(path), "%s/ranks/rank-%05d.health.jsonl", h->output, h->rank);
     sn_jsonl_real(&line, "time", sn_clock_date());
-    sn_jsonl_int(&line, "rank", h->rank);
-    sn_jsonl_text(&line, "host", host);
-    sn_jsonl_int(&line, "step", step);
-    sn_jsonl_text(&line, "kind", kind);
-    sn_jsonl_text(&line, "what", what);
-    sn_jsonl_real(&line, "value", value);
+    sn_jsonl_int(&line, "rank", l->rank);
+    sn_jsonl_text(&line, "host", l->host);
+    sn_jsonl_int(&line, "step", l->step);
+    sn_jsonl_text(&line, "kind", l->kind);
+    sn_jsonl_text(&line, "what", l->what);
+    sn_jsonl_real(&line, "value", l->value);
+    if (l->says)
+        sn_jsonl_text(&line, "says", l->says);
     if (sn_jsonl_append(path, &line, &err) != SN_OK)
         sn_log(SN_LOG_WARN, "%s", err.text);
+}
+
+static void note(const struct sn_health *h, int64_t step, const char *kind, const char *what,
+                 double value)
+{
+    char host[64] = "unknown";
+    (void)gethostname(host, sizeof(host) - 1); /* a name cut short still helps */
+    append(h, &(struct line){h->rank, host, kind, what, NULL, step, value});
     sn_log(SN_LOG_WARN, "rank %d (%s), step %lld: device: %s %s (%g)", h->rank, host,
            (long long)step, kind, what, value);
+}
+
+void sn_health_note_finding(const struct sn_health *h, int64_t step, const struct sn_finding *f)
+{
+    char says[512];
+    sn_finding_say(says, sizeof(says), f);
+    append(h, &(struct line){f->rank, f->host, "departs", sn_finding_name(f->kind), says, step,
+                             f->ratio});
 }
 
 static void note_new(struct sn_health *h, int64_t step)

@@ -9,6 +9,7 @@
 
 #include "kernels/device.h"
 #include "lib/exec/accelerator.h"
+#include "lib/monitor/monitor.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +32,10 @@ void sn_health_init(struct sn_health *h, const struct sn_accelerator *a, const c
 /* Ask after step `step`, and write down what is new. NULL: not now. A device that does not answer
  * is said once, by rank 0, and what cannot be written is logged. */
 const struct sn_device_health *sn_health_ask(struct sn_health *h, int64_t step);
+
+/* What departs from the plan by step `step` (rank 0 has found it), the same way: as of the rank that
+ * it is about, with a sentence. */
+void sn_health_note_finding(const struct sn_health *h, int64_t step, const struct sn_finding *f);
 
 /* "hw_thermal" */
 const char *sn_throttle_name(enum sn_device_throttle t);

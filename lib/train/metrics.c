@@ -135,6 +135,21 @@ static void add_codec_error(FILE *f, const double error[SN_NCODED])
     (void)fprintf(f, "}");
 }
 
+/* "departs": a list of what sn_finding_say says, with its parts. Names hold what JSON holds. */
+static void add_departs(FILE *f, const struct sn_finding *x, int n)
+{
+    char text[512];
+    (void)fprintf(f, ", \"departs\": [");
+    for (int i = 0; i < n; i++) {
+        sn_finding_say(text, sizeof(text), &x[i]);
+        (void)fprintf(f, "%s{\"kind\": \"%s\", \"rank\": %d, \"host\": \"%s\"", i ? ", " : "",
+                      sn_finding_name(x[i].kind), x[i].rank, x[i].host);
+        number(f, "ratio", x[i].ratio);
+        (void)fprintf(f, ", \"since\": %lld, \"says\": \"%s\"}", (long long)x[i].since, text);
+    }
+    (void)fprintf(f, "]");
+}
+
 static void progress(struct sn_metrics *m, const struct sn_step_report *r, double rate)
 {
     m->mean_time = m->mean_time > 0 ? 0.9 * m->mean_time + 0.1 * r->step_time : r->step_time;
@@ -209,6 +224,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
         (void)fprintf(f, ", ");
         sn_health_json(f, r->health);
     }
+    if (r->n_departs > 0)
+        add_departs(f, r->departs, r->n_departs);
     (void)fprintf(f, "}\n");
     progress(m, r, rate);
     return flush(m, err);

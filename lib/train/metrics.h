@@ -4,6 +4,7 @@
 #ifndef SN_METRICS_H
 #define SN_METRICS_H
 
+#include "lib/monitor/monitor.h"
 #include "lib/program/program.h"
 #include "lib/state/state.h"
 #include "lib/train/health.h"
@@ -48,6 +49,8 @@ struct sn_step_report {
     double codec_error[SN_NCODED]; /* relative error of messages; NaN: nothing was coded */
     const struct sn_snapshot_report *snapshot; /* NULL: none */
     const struct sn_device_health *health;     /* of rank 0's device; NULL: not asked after it */
+    const struct sn_finding *departs;          /* from the plan, now: */
+    int n_departs;
 };
 
 /* Open (and create) the file `name` in `dir`, cut back so that no line is of a

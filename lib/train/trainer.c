@@ -11,7 +11,6 @@
 #include "lib/base/mem.h"
 #include "lib/data/data_fit.h"
 #include "lib/exec/accelerator.h"
-#include "lib/exec/peak.h"
 #include "lib/state/weights.h"
 #include "lib/train/lr.h"
 
@@ -151,6 +150,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_trainer_snapshot_close(t);
     sn_metrics_close(t->metrics);
     sn_timeline_destroy(t->timed.timeline);
+    sn_trainer_watch_close(t);
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
     sn_str_fini(&t->layout_text);
@@ -219,56 +219,16 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
     sent[SN_AXIS_EXPERT] -= routed.exchanged;
     sent[SN_AXIS_TENSOR] -= routed.gathered;
     sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
+    sent[SN_AXIS_WORLD] -= sn_trainer_watch_sent(t);    /* the same */
     int64_t off_plan[SN_NAXES] = {0};
     sn_exec_take_off_plan(t->exec, off_plan);
     for (int a = 0; a < SN_NAXES; a++)
-        sent[a] -= off_plan[a];
-    for (int a = 0; a < SN_NAXES; a++)
-        if (sent[a] != t->sent_by_rank[a])
+        if (sent[a] - off_plan[a] != t->sent_by_rank[a])
             return sn_fail(err, SN_EFAIL,
                            "step %lld: rank %d sent %lld bytes on the %s axis where the plan says "
                            "%lld; this is a defect of sennit, please report it with the run file",
-                           (long long)step, t->env.comm->rank, (long long)sent[a],
+                           (long long)step, t->env.comm->rank, (long long)(sent[a] - off_plan[a]),
                            sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
-    return SN_OK;
-}
-
-/* What the routers' losses were, per layer, and how evenly experts were chosen. */
-static void report_routers(struct sn_trainer *t, struct sn_step_report *r)
-{
-    const struct sn_model_config *m = &t->env.config->model;
-    const struct sn_scalars *s = sn_exec_scalars(t->exec);
-    int layers = sn_expert_layers(m);
-    if (layers == 0)
-        return;
-    r->has_routed = t->job->group_size[SN_GROUP_EXPERT] > 1; /* also where nothing is computed */
-    r->routed = (int64_t)s->agree[SN_AGREE_ROUTED];
-    r->gathered = (int64_t)s->agree[SN_AGREE_GATHERED];
-    if (t->env.pace)
-        return;
-    double n = layers * s->tokens_in_step;
-    r->has_aux_loss = m->experts.aux_loss > 0;
-    r->has_z_loss = m->experts.z_loss > 0;
-    r->aux_loss = s->balance_sum / n;
-    r->z_loss = s->z_sum / n;
-    r->has_imbalance = true;
-    r->imbalance = sn_imbalance_of(sn_exec_load(t->exec), layers, m->experts.count);
-}
-
-/* Rank 0 tells, of its host under load. A processor is measured after the first step, which need
- * not wait for it. */
-static enum sn_status find_peak(struct sn_trainer *t, struct sn_err *err)
-{
-    enum sn_dtype type = t->env.config->train.precision;
-    if (t->peak > 0)
-        return SN_OK;
-    if (t->env.pace)
-        t->peak = t->env.pace->device.gemm[type].peak;
-    else if (t->env.accelerator)
-        t->peak = t->env.accelerator->info.peak[type];
-    else if (t->env.comm->node_first == 0)
-        SN_TRY(sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err));
-    t->peak *= t->env.comm->size;
     return SN_OK;
 }
 
@@ -282,11 +242,12 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
     SN_TRY(sn_trainer_snapshot_end(t, err));
     SN_TRY(check_traffic(t, step, err));
+    sn_trainer_watch_end(t, step);
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.step = step;
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;
     double seconds = sn_clock() - t0;
-    SN_TRY(find_peak(t, err));
+    SN_TRY(sn_trainer_find_peak(t, err));
     const struct sn_device_health *health = sn_health_ask(&t->health, step);
     if (!t->metrics)
         return SN_OK;
@@ -313,7 +274,8 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
         .snapshot = sn_trainer_snapshot_report(t, &snapshot),
         .health = health,
     };
-    report_routers(t, &r);
+    r.n_departs = sn_trainer_watch_findings(t, &r.departs);
+    sn_trainer_report_routers(t, &r);
     sn_codec_monitor_report(t, &r);
     return sn_metrics_step(t->metrics, &r, err);
 }
@@ -347,6 +309,7 @@ static void fence(void *self)
 {
     sn_trainer_save_fence(self);
     sn_trainer_snapshot_fence(self);
+    sn_trainer_watch_fence(self);
 }
 
 /* Saves read the mirror, which no update changes once it has been copied. */
@@ -415,6 +378,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     sn_solo_begin(t->solo, "start: memory and records", false);
     SN_TRY(sn_solo_end(t->solo, open_records(t, err), err));
     sn_exec_set_fence(t->exec, sn_exec_has_mirror(t->exec) ? mirror_fence : fence, t);
+    SN_TRY(sn_trainer_watch_open(t, err));
     return t->env.pace ? SN_OK : sn_trainer_snapshot_open(t, err);
 }
 

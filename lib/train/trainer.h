@@ -45,6 +45,7 @@ struct sn_trainer_env {
      * back (struct sn_solo_env); NULL: abort(), as in tests. */
     void (*give_up)(void *self, const struct sn_err *why);
     void *self;
+    const char *switches;      /* above this host, from the top, by dots; "" or NULL: not known */
     const char *memory, *host; /* test hooks: of sn_snapshot_env; NULL: /dev/shm, this host */
 };
 enum sn_status sn_trainer_create(struct sn_trainer **out, const struct sn_trainer_env *env,

@@ -8,7 +8,9 @@
 #include "lib/comm/solo.h"
 #include "lib/data/ahead.h"
 #include "lib/data/loader.h"
+#include "lib/exec/meter.h"
 #include "lib/exec/timeline.h"
+#include "lib/monitor/monitor.h"
 #include "lib/snapshot/snapshot.h"
 #include "lib/state/replica_check.h"
 #include "lib/train/health.h"
@@ -46,6 +48,16 @@ struct sn_timing {
     int64_t step;
 };
 
+/* Who departs from the plan (lib/monitor). */
+struct sn_watching {
+    bool is_on;
+    struct sn_meter *meter;
+    struct sn_monitor_record mine; /* of the last step */
+    bool has_record, is_posted;    /* it is on its way to rank 0 */
+    struct sn_monitor_record *all; /* on rank 0, */
+    struct sn_monitor *monitor;    /* the same */
+};
+
 /* What a rank says of itself before step 1. */
 struct sn_rank_summary {
     uint64_t program, config;
@@ -81,6 +93,7 @@ struct sn_trainer {
     int32_t *sample;                   /* room for ids and targets of one sample */
     struct sn_timing timed;
     struct sn_health health;
+    struct sn_watching watching;
     float loss_scale;   /* that the step is done with */
     int skipped_in_row; /* steps without an update before the next one */
 };
@@ -111,6 +124,11 @@ void sn_trainer_save_fence(struct sn_trainer *t);
 void sn_trainer_save_pulled(struct sn_trainer *t);
 /* The scalars of the step just done, into `state`. */
 void sn_trainer_take_scalars(struct sn_trainer *t);
+
+/* report_step.c: into the report of a step, of a model with experts. Once, after the first step: the
+ * FLOP/s of all ranks. */
+void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);
+enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err);
 
 /* overflow.c: steps of fp16 whose gradients overflow update nothing; rank 0 says each. After a
  * step: have so many followed each other under a loss scale that does not adapt that none will
@@ -144,6 +162,18 @@ const struct sn_snapshot_report *sn_trainer_snapshot_report(const struct sn_trai
 /* The run leaves by itself: what is in memory is older than what is saved. */
 enum sn_status sn_trainer_snapshot_forget(struct sn_trainer *t, struct sn_err *err);
 void sn_trainer_snapshot_close(struct sn_trainer *t);
+
+/* watch_step.c: nothing with one rank, on devices, or without run.monitor. Before the first step,
+ * collective. */
+enum sn_status sn_trainer_watch_open(struct sn_trainer *t, struct sn_err *err);
+/* Right before the agreement of a step; after the step: what it took, and on rank 0 what departs. */
+void sn_trainer_watch_fence(struct sn_trainer *t);
+void sn_trainer_watch_end(struct sn_trainer *t, int64_t step);
+/* Bytes that this rank sent for it in the step just made, until its end. */
+int64_t sn_trainer_watch_sent(const struct sn_trainer *t);
+/* What departs now; rank 0. */
+int sn_trainer_watch_findings(const struct sn_trainer *t, const struct sn_finding **out);
+void sn_trainer_watch_close(struct sn_trainer *t);
 
 /* timed.c: nothing unless struct sn_trainer_options asks. Before the first of the steps `first` ..
  * `last`: room; collective. Around each step, the second collective. */

@@ -32,7 +32,8 @@ enum {
     SN_HISTORY_TEXT = 512,
     SN_HISTORY_HOSTS = 256,
     SN_HISTORY_ATTEMPTS = 4096,
-    SN_HISTORY_PATH = 4200
+    SN_HISTORY_PATH = 4200,
+    SN_HISTORY_DEPARTS = 4
 };
 
 /* Whom the supervisor suspected. */
@@ -43,12 +44,13 @@ struct sn_history_suspect {
     double behind, seconds;
 };
 
-/* What a device said of itself (lib/train/health.h). */
+/* What a device said of itself, or how a rank or link departed from the plan (lib/train/health.h). */
 struct sn_history_incident {
-    char kind[16], what[24]; /* "throttled", "ecc", "xid"; a reason */
+    char kind[16], what[24]; /* "throttled", "ecc", "xid"; a reason. "departs" */
     int64_t rank, step;
     char host[64];
-    double value; /* degrees, errors, the driver's number */
+    double value;               /* degrees, errors, the driver's number */
+    char says[SN_HISTORY_TEXT]; /* of what departs, a sentence */
 };
 
 struct sn_history_attempt {
@@ -112,11 +114,13 @@ struct sn_history {
     double eta;                             /* seconds */
     double gpu_mhz, gpu_watts, gpu_celsius; /* of rank 0's device, last; NAN: unknown */
     char gpu_throttle[96];                  /* why it is slower than it could be; "" */
-    char checkpoints[SN_HISTORY_PATH];      /* their directory */
-    int64_t snapshot;                       /* step that partners hold in memory; -1: none known */
-    int64_t saved;                          /* step of the newest checkpoint; -1: none */
-    double saved_at;                        /* seconds since 1970; 0: unknown */
-    int64_t saved_bytes;                    /* -1: unknown */
+    int64_t n_departs;                      /* ranks and links, from the plan (lib/monitor), now; */
+    char departs[SN_HISTORY_DEPARTS][SN_HISTORY_TEXT]; /* the first of them, in words */
+    char checkpoints[SN_HISTORY_PATH];                 /* their directory */
+    int64_t snapshot;    /* step that partners hold in memory; -1: none known */
+    int64_t saved;       /* step of the newest checkpoint; -1: none */
+    double saved_at;     /* seconds since 1970; 0: unknown */
+    int64_t saved_bytes; /* -1: unknown */
     enum sn_run_state state;
     char state_why[200]; /* a sentence */
     int damaged;         /* lines and files that could not be read */
@@ -166,10 +170,12 @@ enum sn_status sn_history_take_record(struct sn_history *h, int64_t number, cons
                                       size_t len, struct sn_err *err);
 /* Add what the last lines of metrics.jsonl say; the first and last line may be cut. */
 void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len);
-/* Add what a rank has written of its device, to the attempts that ran then. */
+/* Add what a rank has written of devices and of the plan, to the attempts that ran then. */
 void sn_history_take_health(struct sn_history *h, const char *text, size_t len);
 /* The member "gpu" of a line of metrics.jsonl; none: nothing changes. */
 void sn_history_take_gpu(struct sn_history *h, struct sn_json gpu);
+/* The member "departs" of a line of metrics.jsonl; none: nothing departs. */
+void sn_history_take_departs(struct sn_history *h, struct sn_json departs);
 /* As words that stand alone: "the device of rank 3 (n1) had 2 uncorrected memory errors at step
  * 120". */
 void sn_history_say_incident(char *out, size_t room, const struct sn_history_incident *i);

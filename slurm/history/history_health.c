@@ -1,6 +1,6 @@
 /*
- * history_health.c - what devices said of themselves in an attempt: what may have slowed or ended
- * it.
+ * history_health.c - what devices said of themselves in an attempt, and what departed from the plan:
+ * what may have slowed or ended it.
  */
 #include "slurm/history/history.h"
 
@@ -24,12 +24,14 @@ static struct sn_history_attempt *attempt_at(struct sn_history *h, double time)
     return found;
 }
 
-/* What ends a process comes before what slows it. */
+/* What ends a process comes before what slows it, and why before that. */
 static int gravity(const struct sn_history_incident *i)
 {
-    if (strcmp(i->kind, "ecc") == 0)
-        return 3;
-    return strcmp(i->kind, "xid") == 0 ? 2 : strcmp(i->kind, "throttled") == 0 ? 1 : 0;
+    static const char *const kind[] = {"departs", "throttled", "xid", "ecc"};
+    for (int k = 0; k < 4; k++)
+        if (strcmp(i->kind, kind[k]) == 0)
+            return k + 1;
+    return 0;
 }
 
 static void take(struct sn_history *h, struct sn_json line)
@@ -41,7 +43,9 @@ static void take(struct sn_history *h, struct sn_json line)
     sn_json_get_text(line, "kind", i.kind, sizeof(i.kind));
     sn_json_get_text(line, "what", i.what, sizeof(i.what));
     sn_json_get_text(line, "host", i.host, sizeof(i.host));
+    sn_json_get_text(line, "says", i.says, sizeof(i.says));
     sn_plain_lines(i.what);
+    sn_plain_lines(i.says);
     sn_plain_lines(i.host);
     if (!a || gravity(&i) == 0)
         return;
@@ -77,8 +81,25 @@ void sn_history_take_gpu(struct sn_history *h, struct sn_json gpu)
     sn_plain_lines(h->gpu_throttle);
 }
 
+void sn_history_take_departs(struct sn_history *h, struct sn_json departs)
+{
+    struct sn_json none, item;
+    h->n_departs = 0;
+    for (size_t at = 0; departs.at && sn_json_next(departs, &at, &none, &item); h->n_departs++) {
+        if (h->n_departs >= SN_HISTORY_DEPARTS)
+            continue;
+        char *to = h->departs[h->n_departs];
+        sn_json_get_text(item, "says", to, SN_HISTORY_TEXT);
+        sn_plain_lines(to);
+    }
+}
+
 void sn_history_say_incident(char *out, size_t room, const struct sn_history_incident *i)
 {
+    if (strcmp(i->kind, "departs") == 0) {
+        (void)snprintf(out, room, "%s", i->says);
+        return;
+    }
     int n = snprintf(out, room, "the device of rank %" PRId64 " (%s) ", i->rank, i->host);
     size_t used = n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
     char *to = out + used;

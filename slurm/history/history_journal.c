@@ -442,6 +442,7 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
         h->max_vio_worst = number(line, "max_vio_worst");
         h->snapshot = count(line, "snapshot_step", h->snapshot);
         sn_history_take_gpu(h, sn_json_get(line, "gpu"));
+        sn_history_take_departs(h, sn_json_get(line, "departs"));
     }
     h->step_time = median(&took);
     h->tokens_per_s = median(&rate);

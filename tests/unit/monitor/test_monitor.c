@@ -43,10 +43,10 @@ static double noisy(struct run *r, double seconds)
     return seconds * spike * exp(r->noise * normal(r));
 }
 
-static void add_samples(struct sn_monitor_plan *p, int group, int from, int to)
+static void add_samples(struct sn_monitor_plan *p, int group, int from, int to, int members)
 {
     for (int k = 0; k < OF_PATH; k++)
-        p->sample[p->n++] = (struct sn_monitor_sample){{group, from, to}, 0.02F};
+        p->sample[p->n++] = (struct sn_monitor_sample){{group, from, to}, members, 0.02F};
 }
 
 /* Two stages of four replicas each, or one group of eight; a host each. */
@@ -61,11 +61,11 @@ static void plan(struct run *r, bool is_one_group)
         p->work[SN_WORK_UPDATE] = 0.05;
         (void)snprintf(p->host, sizeof(p->host), "n%d", i);
         (void)snprintf(p->leaf, sizeof(p->leaf), "leaf%d", i / 4);
-        add_samples(p, DATA, is_one_group ? 0 : stage * 4, -1);
+        add_samples(p, DATA, is_one_group ? 0 : stage * 4, -1, is_one_group ? RANKS : 4);
         if (is_one_group)
             continue;
-        add_samples(p, PIPELINE, i % 4, i % 4 + 4);
-        add_samples(p, PIPELINE, i % 4 + 4, i % 4);
+        add_samples(p, PIPELINE, i % 4, i % 4 + 4, 2);
+        add_samples(p, PIPELINE, i % 4 + 4, i % 4, 2);
     }
 }
 

@@ -201,6 +201,26 @@ static void numbers_that_cannot_be_are_unknown(void)
     sn_history_fini(&h);
 }
 
+/* As of the last line of a step: what is over is told no more. */
+static void what_departs_now_is_told(void)
+{
+    static const char lines[] =
+        "{\"step\": 7, \"step_time_s\": 1, \"departs\": [{\"kind\": \"core\", \"rank\": 5, "
+        "\"says\": \"rank 5\\u001b[2J is slow\"}, {\"says\": \"b\"}, {\"says\": \"c\"}, "
+        "{\"says\": \"d\"}, {\"says\": \"e\"}]}\n"
+        "{\"step\": 8, \"val_loss\": 2}\n";
+    static const char over[] = "{\"step\": 9, \"step_time_s\": 1}\n";
+    struct sn_history h;
+    sn_history_init(&h);
+    sn_history_take_metrics(&h, lines, strlen(lines));
+    tap_ok(h.n_departs == 5 && strcmp(h.departs[0], "rank 5?[2J is slow") == 0 &&
+               strcmp(h.departs[3], "d") == 0,
+           "five departures, four of them in words that reach no terminal");
+    sn_history_take_metrics(&h, over, strlen(over));
+    tap_ok(h.n_departs == 0, "and none when they are over");
+    sn_history_fini(&h);
+}
+
 static void hosts_are_bad_until_the_latest_word(void)
 {
     struct sn_history h;
@@ -332,6 +352,13 @@ static void the_gravest_of_what_devices_say_is_the_likely_cause(void)
         {SAYS("1999", "5", "xid", "", "79") SAYS("1999", "2", "xid", "", "48"),
          {2, 0},
          {"the device of rank 5 (n1) failed: its driver reported XID 79 by step 40", ""}},
+        {"{\"time\": 1400, \"rank\": 5, \"kind\": \"departs\", \"what\": \"core\", \"value\": 1.3, "
+         "\"says\": \"rank 5 (n2) computes 1.30 times as long\"}\n"
+         "{\"time\": 2400, \"rank\": -1, \"kind\": \"departs\", \"says\": \"the link of "
+         "n2\"}\n" SAYS("2500", "3", "throttled", "sw_thermal", "88"),
+         {1, 2},
+         {"rank 5 (n2) computes 1.30 times as long",
+          "the device of rank 3 (n1) was slowed down (sw_thermal, 88 C) by step 40"}},
         {SAYS("500", "5", "xid", "", "79"), {0, 0}, {"", ""}}, /* before the first */
         {SAYS("1500", "5", "weather", "", "1") "{\"time\": 1600, \"kind\": \"xi", {0, 0}, {"", ""}},
     };
@@ -366,6 +393,7 @@ int main(void)
     an_attempt_that_never_began_says_nothing_of_it();
     attempts_are_in_order_whatever_the_order_of_lines();
     numbers_that_cannot_be_are_unknown();
+    what_departs_now_is_told();
     hosts_are_bad_until_the_latest_word();
     no_memory_is_an_error_and_nothing_leaks();
     a_directory_that_is_none_is_refused();
