@@ -11,6 +11,7 @@
 #ifndef SN_PRICE_H
 #define SN_PRICE_H
 
+#include "lib/cost/lanes.h"
 #include "lib/machine/machine.h"
 #include "lib/machine/software.h"
 #include "lib/program/program.h"
@@ -75,6 +76,10 @@ bool sn_price_is_sized(const struct sn_op *op);
  * long as they are likely to be. */
 double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
                      const struct sn_op *op);
+/* For which share of these seconds links of each level are busy with it, of a collective; none of other
+ * operations. */
+void sn_price_uses(struct sn_link_use *out, const struct sn_pricer *p,
+                   const struct sn_program *prog, const struct sn_op *op);
 /* Seconds of any operation on its stream: of what ranks send, those that the trainer does not hide. */
 double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,
                       const struct sn_op *op);

@@ -216,6 +216,32 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
     return ahead + sn_price_collective(p, c.kind, c.n, c.dtype, op->group);
 }
 
+_Static_assert((int)SN_LINK_LEVELS == (int)SN_MAX_LEVELS, "each level has links");
+_Static_assert((int)SN_LINK_RINGS >= (int)SN_NAXES, "each axis has a lane");
+
+/* What was measured on one level is all busy time: it has no parts. */
+void sn_price_uses(struct sn_link_use *out, const struct sn_pricer *p,
+                   const struct sn_program *prog, const struct sn_op *op)
+{
+    const struct sn_span *s = &p->span[op->group];
+    struct sn_communication c;
+    double all = sn_price_comm(p, prog, op), inside = 1, seconds;
+    *out = (struct sn_link_use){{0}};
+    if (all <= 0 || sn_op_row(op->kind)->stream != SN_STREAM_COLLECTIVES ||
+        !sn_op_communication(&c, prog, op))
+        return;
+    double bytes = (double)c.n * wire_bytes(p, c.kind, c.dtype, op->group);
+    bool is_whole = measured(&seconds, p, c.kind, bytes, op->group);
+    for (int i = 0; i < p->machine->n_levels; i++) {
+        if (s->at[i] == 1)
+            continue;
+        double busy = passing(p, c.kind, op->group, i, inside,
+                              c.kind == SN_ALL_REDUCE ? bytes : bytes * s->members);
+        inside = fmin(inside * s->at[i], s->members);
+        out->of[i] = is_whole ? 1 : (float)fmin(busy / all, 1);
+    }
+}
+
 double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,
                       const struct sn_op *op)
 {

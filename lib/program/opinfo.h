@@ -79,6 +79,8 @@ enum { SN_POINTWISE_DX_DY, SN_POINTWISE_DX_DX = 0 };
 
 const struct sn_op_row *sn_op_row(int kind);
 const struct sn_stream_row *sn_stream_row(enum sn_op_stream s);
+/* What runs one operation after another: a stream, or of collectives the queue of an axis. */
+enum { SN_CLOCK_QUEUE = SN_NSTREAMS, SN_NCLOCKS = SN_CLOCK_QUEUE + SN_NAXES };
 /* The kind that updates the weights. */
 int sn_op_update(enum sn_optimizer o);
 /* Does a row say all of this of an operand? False for an absent one. */
@@ -97,6 +99,12 @@ static inline bool sn_op_is_posted(const struct sn_op *op)
 {
     const struct sn_op_row *r = sn_op_row(op->kind);
     return r->stream != SN_STREAM_COMPUTE && !r->synchronises;
+}
+/* Which of SN_NCLOCKS it runs on: its stream, or SN_CLOCK_QUEUE + the axis of its queue. */
+static inline int sn_op_clock(const struct sn_op *op)
+{
+    enum sn_op_stream s = sn_op_row(op->kind)->stream;
+    return s == SN_STREAM_COLLECTIVES ? SN_CLOCK_QUEUE + (int)sn_group_queue(op->group) : (int)s;
 }
 /* Between two ranks? */
 static inline bool sn_op_is_transfer(const struct sn_op *op)

@@ -2,7 +2,7 @@
  * order.c - the order of a segment's operations, so that messages are hidden behind what computes.
  *
  * List scheduling (order_find.c) (Graham 1969; by the longest path to the end, Hu 1961) against a
- * clock: one stream computes, messages have theirs (enum sn_op_stream). A message is posted as soon as its inputs are
+ * clock: one stream computes, messages have theirs (sn_op_clock). A message is posted as soon as its inputs are
  * there, and waited for when nothing else is left to compute. Weight gradients, whose way to the
  * end is short, and what is computed again, whose inputs have long been there, so come to stand in
  * the waits of tensor, context, expert and data communication alike (Merak, arXiv 2206.04959;
@@ -101,7 +101,7 @@ static void add_node(struct sn_ordering *o, int first, int n, int *last_out)
     if (is_one && op->kind < SN_NKERNELS)
         x->seconds = sn_order_kernel(o->job, o->p, op);
     if (is_one && sn_op_is_posted(op) && sn_op_meets_others(o->job, op)) {
-        x->stream = (int)sn_op_row(op->kind)->stream;
+        x->stream = sn_op_clock(op);
         x->message = sn_order_message(o->job, o->p, op);
     }
     for (int i = first; i < first + n; i++) {

@@ -39,7 +39,7 @@ struct sn_order_use {
 };
 
 struct sn_order_clock {
-    double now, free[SN_NSTREAMS];
+    double now, free[SN_NCLOCKS];
     int64_t live, peak; /* bytes of temporaries */
 };
 

@@ -61,7 +61,7 @@ struct side {
 
 /* Where one way stands. */
 struct way {
-    double now, free[SN_NSTREAMS];
+    double now, free[SN_NCLOCKS];
     double done[SIDES][UNDER_WAY]; /* by message, in turn */
     double cost;                   /* by which ways are compared */
     int last, turns;               /* whose turn it was; how many there were */
@@ -197,7 +197,7 @@ static void add_to_unit(struct turns *t, struct side *s, struct unit *u, int i)
         return;
     t->number[i] = s->n_messages;
     s->message[s->n_messages++] =
-        (struct message){(int)sn_op_row(op->kind)->stream, sn_order_message(t->job, t->p, op)};
+        (struct message){sn_op_clock(op), sn_order_message(t->job, t->p, op)};
     u->posts++;
 }
 
@@ -265,7 +265,7 @@ static double standing(const struct turns *t, const struct way *w, int sum, int 
 static double backlog(const struct way *w)
 {
     double seconds = 0;
-    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
+    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NCLOCKS; s++)
         seconds += fmax(0, w->free[s] - w->now);
     return seconds;
 }
@@ -275,7 +275,7 @@ static bool beats(const struct way *a, const struct way *b)
 {
     if (a->now > b->now || a->turns > b->turns + 1)
         return false;
-    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
+    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NCLOCKS; s++)
         if (a->free[s] > fmax(b->free[s], b->now))
             return false;
     for (int k = 0; k < SIDES; k++)

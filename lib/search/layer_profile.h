@@ -118,8 +118,8 @@ struct sn_layer_profile_prices {
      * on the replicas, so that the text has them without */
     double before[SN_SHAPE_COMMS], behind[SN_SHAPE_COMMS];
     double alone[SN_NPASSES][SN_NPLACES]; /* a row of intervals, played by itself */
-    double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives are done then */
-    double posts[SN_NPASSES][SN_NPLACES]; /* sum of its collectives */
+    double quiet[SN_NPASSES][SN_NPLACES]; /* when its collectives in data's queue are done then */
+    double posts[SN_NPASSES][SN_NPLACES]; /* sum of those */
 };
 /* What a segment holds. */
 struct sn_extent {
@@ -157,8 +157,8 @@ struct sn_shard_reduction {
 };
 typedef struct sn_shard_reduction sn_shard_seconds[SN_SHAPE_SHARDS];
 
-/* A segment of ZeRO 0 or 1 that finds collectives under way for `busy` seconds, and the last of a
- * step, which also posts reductions of gradients on the same stream: reduce[u][q] those whose
+/* A segment of ZeRO 0 or 1 that finds reductions under way for `busy` seconds, and the last of a
+ * step, which also posts reductions of gradients in data's queue: reduce[u][q] those whose
  * bucket is complete with shard q of unit u, units from the head or the last layer on; NULL: none.
  * Seconds from the segment's begin until its kernels, and until all collectives are done; `sent`:
  * until it has sent what the next stage needs, before it waits for reductions with a codec. */

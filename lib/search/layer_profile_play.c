@@ -1,5 +1,6 @@
 /*
- * layer_profile_play.c - rows of intervals, each stream one after another as sim.h has them.
+ * layer_profile_play.c - rows of intervals, each queue one after another as sim.h has them. Links are
+ * not shared here: so nothing ends later than there.
  */
 #include "lib/search/layer_profile.h"
 
@@ -17,8 +18,8 @@ enum { UNDER_WAY = 2 }; /* reductions: SN_MAX_POSTED of lib/program/build.h */
 struct streams {
     const struct sn_layer_profile *s;
     const struct sn_layer_profile_prices *p;
-    double now;               /* of COMPUTE */
-    double free[SN_NSTREAMS]; /* when the others are */
+    double now;                 /* of COMPUTE */
+    double free[SN_LINK_LANES]; /* when queues and rings are */
     struct reduction reduced[UNDER_WAY + 1];
     int reductions; /* under way */
     const struct sn_shard_reduction
@@ -31,22 +32,29 @@ static void wait_until(struct streams *w, double then)
     w->now = fmax(w->now, then);
 }
 
-/* When it is done. */
-static double begin(struct streams *w, enum sn_op_stream on, double seconds)
+/* When it is done. What takes no time is a group's of one rank, and waits for no others. */
+static double begin(struct streams *w, int lane, double seconds)
 {
-    return w->free[on] = fmax(w->free[on], w->now) + seconds;
+    if (seconds <= 0)
+        return w->now;
+    return w->free[lane] = fmax(w->free[lane], w->now) + seconds;
+}
+
+static int lane_of(const struct sn_layer_profile_comm *c)
+{
+    return c->stream == SN_STREAM_RINGS ? (int)SN_LINK_RINGS : (int)sn_group_queue(c->group);
 }
 
 /* Reductions that the text does not have (struct sn_shard_reduction). */
 static double reduce_shard(struct streams *w, double seconds)
 {
-    return begin(w, SN_STREAM_COLLECTIVES, seconds);
+    return begin(w, SN_AXIS_DATA, seconds);
 }
 
 static double post(struct streams *w, int comm)
 {
     w->now += w->p->before[comm];
-    return begin(w, w->s->comm[comm].stream, w->p->comm[comm]);
+    return begin(w, lane_of(&w->s->comm[comm]), w->p->comm[comm]);
 }
 
 /* The oldest reduction is waited for; an all-reduce with a codec goes on to its gather. */
@@ -130,12 +138,12 @@ void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_la
             struct streams w = {.s = s, .p = p};
             row(&w, (enum sn_pass)pass, (enum sn_layer_place)place);
             p->alone[pass][place] = w.now;
-            p->quiet[pass][place] = w.free[SN_STREAM_COLLECTIVES];
+            p->quiet[pass][place] = w.free[SN_AXIS_DATA];
             p->posts[pass][place] = 0;
             const struct sn_interval *b = &s->interval[s->first[pass][place]];
             for (; b->kind != SN_INTERVAL_END; b++)
                 if ((b->kind == SN_INTERVAL_POST || b->kind == SN_INTERVAL_REDUCE) &&
-                    s->comm[b->comm].stream == SN_STREAM_COLLECTIVES)
+                    lane_of(&s->comm[b->comm]) == SN_AXIS_DATA)
                     p->posts[pass][place] += p->comm[b->comm];
         }
 }
@@ -222,8 +230,8 @@ struct sn_layer_profile_end sn_layer_profile_busy(const struct sn_layer_profile 
                                                   enum sn_pass pass, const struct sn_extent *x,
                                                   const sn_shard_seconds *reduce, double busy)
 {
-    struct streams w = {.s = s, .p = p, .free[SN_STREAM_COLLECTIVES] = busy};
-    double *sums = &w.free[SN_STREAM_COLLECTIVES];
+    struct streams w = {.s = s, .p = p, .free[SN_AXIS_DATA] = busy};
+    double *sums = &w.free[SN_AXIS_DATA];
     for (int u = 0; u < x->layers + x->first + x->last; u++) {
         enum sn_layer_place at = unit(s, u, x, pass != SN_PASS_FORWARD);
         bool head = at == SN_PLACE_HEAD; /* the only unit that completes a shard in forward */

@@ -78,9 +78,8 @@ static enum sn_status play_init(struct play *y, const struct sn_stages *s,
     for (int i = 0; i < s->n; i++) {
         SN_TRY(sn_sim_player_init(&y->player[i], s->job[i], p, &y->board, err));
         y->player[i].records = ask->events;
-        if (ask->waits && ask->waits->stage == i &&
-            !sn_sim_player_watch(&y->player[i], ask->waits->of))
-            return no_memory(s->n, err);
+        if (ask->waits && ask->waits->stage == i)
+            sn_sim_player_watch(&y->player[i], ask->waits->of);
     }
     return SN_OK;
 }

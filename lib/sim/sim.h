@@ -1,10 +1,12 @@
 /*
  * sim.h - the compiled step executed with a clock: what sennit-train does, with prices for kernels.
  *
- * Each stage has a computing stream, which runs its schedule, and a communication stream, on which
- * collectives run one after another in the order of posting (as lib/comm/comm_engine.h does). Sends
- * and receives are under way apart from both: a transfer begins when both of its ends are posted;
- * the steps of a ring share a link and so follow one another. A WAIT stops computing until what it
+ * Each stage has a computing stream, which runs its schedule, and a queue for each axis, in which
+ * collectives run one after another in the order of posting (as lib/comm/comm_engine.h has them, and
+ * devices their streams). Queues are under way side by side, and slower where they want more of a
+ * link together than it has (lib/cost/lanes.h). Sends and receives are under way apart from both: a
+ * transfer begins when both of its ends are posted; the steps of a ring share a link and so follow
+ * one another. Where ranks agree all that was posted is waited for first. A WAIT stops computing until what it
  * waits for is complete. What is lost so is `idle` until the other stage has begun its part, and
  * exposed communication of that axis from then on. Data, tensor and context ranks of a stage do the
  * same at the same time, so one job a stage says everything.
@@ -14,7 +16,7 @@
  * waited for; step_fixed and layer_fixed are computing time.
  *
  * A segment is played once for each way it runs (first, middle, last micro-batch) and then is one
- * event with its transfers, unless the communication stream is still busy with what came before: a
+ * event with its transfers, unless something is still under way that was posted before: a
  * step of 16 stages and 512 micro-batches takes milliseconds. Segments that take turns are played
  * operation by operation, and each piece is an event.
  */

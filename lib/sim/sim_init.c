@@ -66,6 +66,7 @@ static void price(struct sn_sim_player *g, const struct sn_pricer *p)
     for (int i = 0; i < prog->n_ops; i++) {
         const struct sn_op *op = &prog->ops[i];
         g->seconds[i] = sn_price_shown(p, prog, op);
+        sn_price_uses(&g->use[i], p, prog, op);
         if (op->kind == SN_OP_SEND)
             g->board->seconds[op->tag] = g->seconds[i];
         g->is_lazy[i] =
@@ -130,14 +131,15 @@ static bool allocate(struct sn_sim_player *g)
     }
     g->seconds = sn_alloc_n(ops, sizeof(*g->seconds));
     g->done = sn_alloc_n(ops, sizeof(*g->done));
+    g->use = sn_alloc_n(ops, sizeof(*g->use));
     g->is_lazy = sn_alloc_n(ops, sizeof(*g->is_lazy));
     g->index = sn_alloc_n(ops, sizeof(*g->index));
     g->micro = sn_alloc_n(places * (size_t)most_slots(p) + 1, sizeof(*g->micro));
     g->head = sn_alloc_n(segments, sizeof(*g->head));
     g->run = sn_alloc_n(SN_SIM_WAYS * segments, sizeof(*g->run));
     g->left = sn_alloc_n(SN_SIM_WAYS * posts + 1, sizeof(*g->left));
-    return g->seconds && g->done && g->is_lazy && g->index && g->micro && g->head && g->run &&
-           g->left;
+    return g->seconds && g->done && g->use && g->is_lazy && g->index && g->micro && g->head &&
+           g->run && g->left;
 }
 
 enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job *j,
@@ -154,24 +156,22 @@ enum sn_status sn_sim_player_init(struct sn_sim_player *out, const struct sn_job
             g.head[c] = head_of(&g, &j->train.segments[c]);
         *out = g;
         out->events = &out->recorded;
+        sn_sim_player_listen(out);
     } else
         sn_sim_player_fini(&g);
     sn_free(of_id);
     return good ? SN_OK : sn_fail(err, SN_ENOMEM, "simulation: no memory for stage %d", j->stage);
 }
 
-bool sn_sim_player_watch(struct sn_sim_player *g, struct sn_sim_wait *waits)
-{
-    g->under_way = sn_alloc_n((size_t)g->job->train.n_ops + 1, sizeof(*g->under_way));
-    g->waits = waits;
-    return g->under_way != NULL;
-}
-
 void sn_sim_player_fini(struct sn_sim_player *g)
 {
-    void *const owned[] = {g->seconds,     g->done, g->is_lazy,  g->index,
-                           g->micro,       g->head, g->run,      g->recorded.event,
-                           g->model.event, g->left, g->under_way};
+    for (int i = 0; g->run && i < SN_SIM_WAYS * g->job->train.n_segments; i++)
+        sn_lanes_fini(&g->run[i].lanes);
+    sn_lanes_fini(&g->lanes);
+    void *const owned[] = {g->seconds,        g->done,        g->use,  g->is_lazy,
+                           g->index,          g->micro,       g->head, g->run,
+                           g->recorded.event, g->model.event, g->left, g->watch.span,
+                           g->watch.ended};
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         sn_free(owned[i]);
     *g = (struct sn_sim_player){0};

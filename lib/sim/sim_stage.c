@@ -52,7 +52,7 @@ int64_t sn_sim_bytes(const struct sn_job *j, const struct sn_op *op)
                                j->group_size[op->group], j->group_index[op->group]);
 }
 
-static void record_transfer(struct sn_sim_player *g, const struct at *at, const struct sn_op *op,
+static void record_transfer(struct sn_sim_player *g, int micro, const struct sn_op *op,
                             double begin, double end)
 {
     if (!g->records)
@@ -61,7 +61,7 @@ static void record_transfer(struct sn_sim_player *g, const struct at *at, const 
            &(struct sn_event){.kind = SN_EVENT_TRANSFER,
                               .stage = op->kind == SN_OP_RECV ? op->peer : g->job->stage,
                               .vstage = -1,
-                              .micro = micro_of(at),
+                              .micro = micro,
                               .axis = sn_group_axis(op->group),
                               .begin = begin,
                               .end = end,
@@ -98,40 +98,6 @@ static void stall(struct sn_sim_player *g, const struct at *at, const struct sn_
         g->waits[op - g->job->train.ops].exposed += until - begin;
 }
 
-/* --- what is hidden behind what --------------------------------------------------------------- */
-
-static void watch_message(struct sn_sim_player *g, int i)
-{
-    int k = 0;
-    if (!g->waits)
-        return;
-    g->waits[i].message += g->seconds[i];
-    while (k < g->n_under_way && g->under_way[k] != i)
-        k++;
-    g->under_way[k] = i;
-    g->n_under_way += k == g->n_under_way;
-}
-
-/* A kernel has run from `begin` until now. */
-static void watch_kernel(struct sn_sim_player *g, int i, double begin)
-{
-    double now = g->clock.now;
-    int left = 0;
-    for (int k = 0; k < g->n_under_way; k++) {
-        int m = g->under_way[k];
-        struct sn_sim_wait *w = &g->waits[m];
-        double both = fmin(now, g->done[m]) - fmax(begin, g->done[m] - g->seconds[m]);
-        if (both > 0) {
-            w->hidden += both;
-            w->behind = both > w->most ? i : w->behind;
-            w->most = fmax(both, w->most);
-        }
-        if (g->done[m] > now)
-            g->under_way[left++] = m;
-    }
-    g->n_under_way = left;
-}
-
 /* --- one operation ---------------------------------------------------------------------------- */
 
 static double *posted_at(const struct sn_sim_board *b, double *side, int tag, int micro)
@@ -139,21 +105,43 @@ static double *posted_at(const struct sn_sim_board *b, double *side, int tag, in
     return &side[(size_t)tag * (size_t)b->micros + (size_t)micro];
 }
 
-/* When all streams beside COMPUTE have done what they have now; `sharing`: those that take a share
- * of the processor. */
-static double all_free(const struct sn_sim_clock *c, bool sharing)
+/* Of a post, to those who record it: micro-batches are behind the operation's number. */
+static int64_t id_of(const struct sn_sim_player *g, const struct at *at, int i)
 {
-    double last = 0;
-    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
-        if (!sharing || sn_stream_row((enum sn_op_stream)s)->takes_share)
-            last = fmax(last, c->free[s]);
-    return last;
+    return i + (micro_of(at) + 1) * (int64_t)g->job->train.n_ops;
 }
 
-/* The stream of an operation that is posted. */
-static double *stream_of(struct sn_sim_clock *c, const struct sn_op *op)
+static void has_ended(void *arg, int64_t id, double begin, double end)
 {
-    return &c->free[sn_op_row(op->kind)->stream];
+    struct sn_sim_player *g = arg;
+    int i = (int)(id % g->job->train.n_ops), micro = (int)(id / g->job->train.n_ops) - 1;
+    g->done[i] = end;
+    record_transfer(g, micro, &g->job->train.ops[i], begin, end);
+    sn_sim_watch_ended(g, i, begin, end);
+}
+
+void sn_sim_player_listen(struct sn_sim_player *g)
+{
+    g->lanes.ended = has_ended;
+    g->lanes.arg = g;
+}
+
+static bool is_under_way(struct sn_sim_player *g)
+{
+    sn_lanes_until(&g->lanes, g->clock.now);
+    return g->lanes.busy > 0;
+}
+
+/* Seconds in which something is under way, at most so many. */
+static double under_way(struct sn_sim_player *g, double most)
+{
+    double now = g->clock.now, last = now;
+    if (!is_under_way(g))
+        return 0;
+    sn_lanes_until(&g->lanes, now + most);
+    for (int k = 0; k < SN_LINK_LANES; k++)
+        last = fmax(last, g->lanes.ended_at[k]);
+    return g->lanes.busy ? most : last - now;
 }
 
 /* A kernel begins when the host has issued it, which runs ahead of it where it can, and lasts
@@ -162,29 +150,51 @@ static void run_kernel(struct sn_sim_player *g, int i)
 {
     struct sn_sim_clock *c = &g->clock;
     double seconds = g->seconds[i], at = c->now;
-    double window = all_free(c, true) - c->now, left = 1 - c->share;
-    if (window > 0 && c->share > 0)
-        seconds = seconds < window * left ? seconds / left : seconds + window * c->share;
+    double left = 1 - c->share;
+    if (c->share > 0 && seconds > 0) {
+        double window = under_way(g, seconds / left);
+        seconds = window * left < seconds ? seconds + window * c->share : seconds / left;
+    }
     c->host += g->host;
     seconds += g->host > 0 && c->host > c->now ? c->host - c->now : 0;
     c->now += seconds;
     c->busy += seconds;
-    if (g->n_under_way)
-        watch_kernel(g, i, at);
+    sn_sim_watch_kernel(g, i, at);
 }
 
-/* What needs no other stage, when its stream is free. */
+/* What needs no other stage, when its lane is free. */
 static void run_beside(struct sn_sim_player *g, const struct at *at, int i)
 {
     const struct sn_op *op = &g->job->train.ops[i];
     struct sn_sim_clock *c = &g->clock;
-    double share = g->share[op->group], *stream = stream_of(c, op);
+    double share = g->share[op->group];
     if (sn_stream_row(sn_op_row(op->kind)->stream)->takes_share)
-        c->share = all_free(c, true) > c->now ? fmax(share, c->share) : share;
-    double begin = fmax(*stream, c->now);
-    *stream = g->done[i] = begin + g->seconds[i];
-    watch_message(g, i);
-    record_transfer(g, at, op, begin, g->done[i]);
+        c->share = is_under_way(g) ? fmax(share, c->share) : share;
+    struct sn_link_post what = {id_of(g, at, i), g->seconds[i], g->use[i]};
+    g->done[i] = SN_SIM_NOT_YET;
+    if (!sn_lanes_post(&g->lanes, sn_sim_lane(op), c->now, &what))
+        g->failed = true;
+}
+
+/* When a collective is complete. */
+static double end_of(struct sn_sim_player *g, int i)
+{
+    while (g->done[i] < 0 && sn_lanes_next(&g->lanes))
+        continue;
+    return g->done[i];
+}
+
+/* When a lane, or each of them (ALL_LANES), has done what it has now. */
+enum { ALL_LANES = -1 };
+static double end_of_lane(struct sn_sim_player *g, int lane)
+{
+    double last = 0;
+    while (lane == ALL_LANES ? g->lanes.busy > 0 : sn_lanes_has(&g->lanes, lane))
+        (void)sn_lanes_next(&g->lanes);
+    for (int k = 0; k < SN_LINK_LANES; k++)
+        if (lane == ALL_LANES || k == lane)
+            last = fmax(last, g->lanes.ended_at[k]);
+    return last;
 }
 
 static void post(struct sn_sim_player *g, const struct at *at, int i)
@@ -220,7 +230,7 @@ static bool wait_for_transfer(struct sn_sim_player *g, const struct at *at, int 
         g->waits[i].hidden += fmax(0, fmin(end, g->clock.now) - begin);
     }
     if (op->kind == SN_OP_RECV)
-        record_transfer(g, &(struct at){at->segment, micro, at->slot}, op, begin, end);
+        record_transfer(g, micro_of(&(struct at){at->segment, micro, at->slot}), op, begin, end);
     stall(g, at, op, begin, end);
     return true;
 }
@@ -234,7 +244,7 @@ static bool wait_for(struct sn_sim_player *g, const struct at *at, int i)
         return wait_for_transfer(g, at, i);
     if (g->is_lazy[i])
         run_beside(g, at, i);
-    stall(g, at, op, g->clock.now, g->done[i]);
+    stall(g, at, op, g->clock.now, end_of(g, i));
     return true;
 }
 
@@ -244,8 +254,8 @@ static bool run_over_stages(struct sn_sim_player *g, const struct at *at, int i)
     const struct sn_op *op = &g->job->train.ops[i];
     struct sn_sim_board *b = g->board;
     double *arrived = &b->arrived[(size_t)g->index[i] * (size_t)b->stages];
-    double *stream = stream_of(&g->clock, op);
-    double ready = fmax(g->clock.now, *stream), begin = ready;
+    double free = end_of_lane(g, op->kind == SN_OP_AGREE ? ALL_LANES : sn_sim_lane(op));
+    double ready = fmax(g->clock.now, free), begin = ready;
     arrived[g->job->stage] = ready;
     for (int s = 0; s < b->stages; s++) {
         if (op->group == SN_GROUP_TIED && s != 0 && s != b->stages - 1)
@@ -254,9 +264,9 @@ static bool run_over_stages(struct sn_sim_player *g, const struct at *at, int i)
             return false;
         begin = fmax(begin, arrived[s]);
     }
-    *stream = g->done[i] = begin + g->seconds[i];
-    watch_message(g, i);
-    record_transfer(g, at, op, begin, g->done[i]);
+    g->done[i] = begin + g->seconds[i];
+    record_transfer(g, micro_of(at), op, begin, g->done[i]);
+    sn_sim_watch_ended(g, i, begin, g->done[i]);
     stall(g, at, op, begin > ready ? begin : g->clock.now, g->done[i]);
     return true;
 }
@@ -274,6 +284,7 @@ static bool run_op(struct sn_sim_player *g, const struct at *at, int i)
     else if (op->kind == SN_OP_WAIT)
         return wait_for(g, at, g->index[i]);
     else if (op->kind == SN_OP_AGREE) { /* of one stage: posted and waited for */
+        (void)end_of_lane(g, ALL_LANES);
         post(g, at, i);
         return wait_for(g, at, i);
     } else if (sn_op_is_posted(op))
@@ -305,7 +316,7 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
         double when = sn_op_is_transfer(op)
                           ? *posted_at(g->board, g->board->sent, op->tag, at->micro)
                           : g->done[i];
-        if (sn_op_is_transfer(op) || when > r->end.now) /* what was complete needs no wait */
+        if (sn_op_is_transfer(op) || when < 0 || when > r->end.now) /* else it needs no wait */
             g->left[g->n_left++] = (struct sn_sim_left){i, when};
     }
     r->n_left = g->n_left - r->first_left;
@@ -315,16 +326,35 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
 static void memoize(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
 {
     struct sn_sim_clock now = g->clock;
+    struct sn_lanes lanes = g->lanes;
     g->clock = (struct sn_sim_clock){0};
+    g->lanes = (struct sn_lanes){0};
+    sn_sim_player_listen(g);
     g->events = &g->model;
     r->first_event = g->model.n;
     play_body(g, at);
     r->n_events = g->model.n - r->first_event;
     r->end = g->clock;
+    r->lanes = g->lanes;
     r->known = true;
     keep_left(g, r, at);
     g->events = &g->recorded;
     g->clock = now;
+    g->lanes = lanes;
+}
+
+/* What is under way at the end of a run that begins now, of this micro-batch. */
+static void take_over(struct sn_sim_player *g, const struct sn_sim_run *r, const struct at *at,
+                      double begin)
+{
+    if (!sn_lanes_copy(&g->lanes, &r->lanes, begin)) {
+        g->failed = true;
+        return;
+    }
+    for (int k = 0; k < g->lanes.n; k++) {
+        int64_t *id = &g->lanes.post[k].what.id;
+        *id = id_of(g, at, (int)(*id % g->job->train.n_ops));
+    }
 }
 
 static void replay(struct sn_sim_player *g, const struct sn_sim_run *r, const struct at *at)
@@ -338,7 +368,7 @@ static void replay(struct sn_sim_player *g, const struct sn_sim_run *r, const st
             *posted_at(g->board, g->board->sent, op->tag, at->micro) = begin + l->at;
             g->micro[g->index[l->op] + at->slot] = at->micro;
         } else
-            g->done[l->op] = begin + l->at;
+            g->done[l->op] = l->at < 0 ? SN_SIM_NOT_YET : begin + l->at;
     }
     for (int64_t k = r->first_event; g->records && k < r->first_event + r->n_events; k++) {
         struct sn_event e = g->model.event[k];
@@ -348,8 +378,7 @@ static void replay(struct sn_sim_player *g, const struct sn_sim_run *r, const st
         record(g, &g->recorded, &e);
     }
     c->now = begin + r->end.now;
-    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++)
-        c->free[s] = begin + r->end.free[s];
+    take_over(g, r, at, begin);
     c->share = r->end.share;
     c->host = begin + r->end.host;
     c->busy += r->end.busy;
@@ -362,7 +391,7 @@ static void run_body(struct sn_sim_player *g, const struct at *at)
     int micro = at->micro, last = g->job->train.micros - 1;
     int segment = (int)(at->segment - g->job->train.segments);
     struct sn_sim_run *r = &g->run[segment * SN_SIM_WAYS + (micro == 0) + 2 * (micro == last)];
-    if (g->waits || all_free(&g->clock, false) > g->clock.now) {
+    if (g->waits || is_under_way(g)) {
         play_body(g, at); /* what it posts has to wait for what came before */
         return;
     }
@@ -422,5 +451,7 @@ bool sn_sim_player_advance(struct sn_sim_player *g)
         if (updates)
             g->update = g->clock.busy - g->busy_before;
     }
+    if (sn_sim_player_is_done(g))
+        sn_sim_watch_done(g);
     return g->entry != entry || g->op != op;
 }

@@ -9,8 +9,9 @@
  *
  *     min r + sum of their seconds + min q                              (Carlier 1982, EJOR 11)
  *
- * Taken are all sets of kernels with r >= a given one, all with q >= a given one, and for each
- * stream that of all its messages, apart for what is before and what is behind the agreement of all
+ * Taken are all sets of kernels with r >= a given one, all with q >= a given one, for each queue
+ * that of all its messages, and for the links of each level the time that all messages keep them
+ * busy, apart for what is before and what is behind the agreement of all
  * ranks, which sums up all micro-batches and which the update needs. What that is more than the
  * stage computes is exposed.
  */
@@ -18,6 +19,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/program/opinfo.h"
+#include "lib/sim/sim_stage.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +28,7 @@ struct paths {
     const struct sn_program *p;
     const struct sn_job *job;
     double *seconds; /* by operation: of a run */
+    struct sn_link_use *use;
     double *head, *tail;
     double *runs; /* in a step */
     double *at;   /* by buffer: when it is ready, or what is left once it is */
@@ -102,17 +105,26 @@ static double most_of(const struct paths *x, const double *from, struct item *it
     return most;
 }
 
-static double most_of_streams(const struct paths *x)
+/* Share of its seconds in which a message is in lane k (0 or 1), or, behind the lanes, keeps links of a
+ * level busy. */
+static double part_of(const struct paths *x, int i, int k)
+{
+    const struct sn_op *op = &x->p->ops[i];
+    return k < SN_LINK_LANES ? sn_sim_lane(op) == k : (double)x->use[i].of[k - SN_LINK_LANES];
+}
+
+/* All messages of a lane, and what those of all lanes ask of the links of a level. */
+static double most_of_links(const struct paths *x)
 {
     double most = 0;
-    for (int s = SN_STREAM_COMPUTE + 1; s < SN_NSTREAMS; s++) {
+    for (int k = 0; k < SN_LINK_LANES + SN_LINK_LEVELS; k++) {
         double sum = 0, head = INFINITY, tail = INFINITY;
         for (int i = x->from; i < x->to; i++) {
             const struct sn_op *op = &x->p->ops[i];
             if (!sn_op_is_posted(op) || sn_op_is_transfer(op) || x->runs[i] == 0 ||
-                (int)sn_op_row(op->kind)->stream != s)
+                part_of(x, i, k) <= 0)
                 continue;
-            sum += x->runs[i] * x->seconds[i];
+            sum += x->runs[i] * x->seconds[i] * part_of(x, i, k);
             head = fmin(head, x->head[i]);
             tail = fmin(tail, x->tail[i]);
         }
@@ -147,6 +159,7 @@ static void fill(struct paths *x, const struct sn_pricer *p)
             const struct sn_op *op = &x->p->ops[i];
             x->seconds[i] = is_here(x->job, op) ? seconds_of(x, p, i) : 0;
             x->runs[i] = sn_program_runs(x->p, c, op->when);
+            sn_price_uses(&x->use[i], p, x->p, op);
         }
 }
 
@@ -166,7 +179,7 @@ static double exposed(struct paths *x, int from, int to, struct item *item)
     find_heads(x);
     find_tails(x);
     double most = fmax(most_of(x, x->tail, item), most_of(x, x->head, item));
-    return fmax(0, fmax(most, most_of_streams(x)) - computing(x));
+    return fmax(0, fmax(most, most_of_links(x)) - computing(x));
 }
 
 static int agreement(const struct sn_program *p)
@@ -184,7 +197,8 @@ static enum sn_status find_least(struct sn_waits *w, const struct sn_pricer *p, 
     struct paths x = {.p = prog, .job = w->job};
     double *all = sn_alloc_n(4 * ops + (size_t)prog->n_bufs + 1, sizeof(*all));
     struct item *item = sn_alloc_n(ops, sizeof(*item));
-    bool good = all && item;
+    x.use = sn_alloc_n(ops, sizeof(*x.use));
+    bool good = all && item && x.use;
     if (good) {
         x.seconds = all;
         x.head = all + ops;
@@ -198,6 +212,7 @@ static enum sn_status find_least(struct sn_waits *w, const struct sn_pricer *p, 
             w->least += x.seconds[agrees] + exposed(&x, agrees + 1, prog->n_ops, item);
     }
     sn_free(all);
+    sn_free(x.use);
     sn_free(item);
     return good ? SN_OK
                 : sn_fail(err, SN_ENOMEM, "waits: no memory for %d operations", prog->n_ops);

@@ -7,8 +7,15 @@
 /* One posted operation in one slot. */
 struct request {
     const struct sn_op *op; /* NULL: never posted */
-    int micro;
-    double begin, end; /* of a collective */
+    int micro, flow;        /* of a collective: number of its flow */
+};
+
+/* A collective from its post on. */
+struct flow {
+    int lane;
+    double left, slow; /* seconds alone; how much slower it is now, 0: not its turn */
+    struct sn_link_use use;
+    double end; /* -1: not yet */
 };
 
 struct world {
@@ -23,7 +30,9 @@ struct world {
 struct stage {
     struct world *w;
     const struct sn_job *j;
-    double now, comm, ring;
+    double now, played; /* until then flows have been moved on */
+    struct flow *flow;
+    int n_flows, oldest;     /* of those that have not ended */
     struct request *request; /* [ids x slots] */
     int slots;
     struct sn_sim_stage sum;
@@ -62,17 +71,103 @@ static struct request *request_of(struct stage *g, const struct sn_op *op, int i
     return &g->request[id * g->slots + (op->per_slot ? slot : 0)];
 }
 
-static void collective(struct stage *g, struct request *t, double *stream)
+/* --- flows: moved on from one end to the next, all that are first in their lane at once -------- */
+
+static bool is_first(const struct stage *g, int f)
 {
-    t->begin = fmax(g->now, *stream);
-    *stream = t->end = t->begin + price(g->w, g->j, t->op);
+    for (int i = g->oldest; i < f; i++)
+        if (g->flow[i].end < 0 && g->flow[i].lane == g->flow[f].lane)
+            return false;
+    return g->flow[f].end < 0;
+}
+
+/* So much longer it takes than alone. */
+static double slowness(const struct stage *g, int f)
+{
+    double worst = 1;
+    for (int l = 0; l < SN_LINK_LEVELS; l++) {
+        double sum = 0;
+        for (int i = g->oldest; i < g->n_flows; i++)
+            sum += is_first(g, i) ? (double)g->flow[i].use.of[l] : 0;
+        if (g->flow[f].use.of[l] > 0 && sum > worst)
+            worst = sum;
+    }
+    return worst;
+}
+
+/* Until time t, or until the next one ends; false: t has come, or nothing is under way. */
+static bool move_on(struct stage *g, double t)
+{
+    int next = -1;
+    for (int i = g->oldest; i < g->n_flows; i++) {
+        struct flow *f = &g->flow[i];
+        f->slow = is_first(g, i) ? slowness(g, i) : 0;
+        if (f->slow > 0 &&
+            (next < 0 || f->left * f->slow < g->flow[next].left * g->flow[next].slow))
+            next = i;
+    }
+    if (next < 0 || g->played >= t)
+        return false;
+    double step = g->flow[next].left * g->flow[next].slow;
+    bool ends = g->played + step <= t;
+    step = ends ? step : t - g->played;
+    for (int i = g->oldest; i < g->n_flows; i++)
+        if (g->flow[i].slow > 0)
+            g->flow[i].left -= step / g->flow[i].slow;
+    g->played += step;
+    if (ends)
+        g->flow[next].end = g->played;
+    while (g->oldest < g->n_flows && g->flow[g->oldest].end >= 0)
+        g->oldest++;
+    return ends;
+}
+
+/* When a flow ends, if nothing else is posted. */
+static double end_of(struct stage *g, int flow)
+{
+    while (g->flow[flow].end < 0)
+        (void)move_on(g, INFINITY);
+    return g->flow[flow].end;
+}
+
+enum { RING = 100, ALL = -1 };
+
+/* When the last of a lane, or of all, has ended. */
+static double end_of_lane(struct stage *g, int lane)
+{
+    double last = 0;
+    for (int i = 0; i < g->n_flows; i++)
+        if (lane == ALL || g->flow[i].lane == lane)
+            last = fmax(last, end_of(g, i));
+    return last;
+}
+
+static void collective(struct stage *g, struct request *t)
+{
+    bool ring = t->op->kind == SN_OP_SHIFT;
+    struct flow f = {.lane = ring ? RING : (int)sn_group_queue(t->op->group), .end = -1};
+    while (move_on(g, g->now))
+        continue;
+    g->played = fmax(g->played, g->now);
+    f.left = price(g->w, g->j, t->op);
+    sn_price_uses(&f.use, g->w->p, &g->j->train, t->op);
+    g->flow = realloc(g->flow, (size_t)(g->n_flows + 1) * sizeof(f));
+    t->flow = g->n_flows;
+    g->flow[g->n_flows++] = f;
 }
 
 /* Beside a transfer a kernel has 1 - processor of its core, until one of both ends. */
-static double slowed(const struct stage *g, double seconds)
+static double slowed(struct stage *g, double seconds)
 {
-    double part = 1 - g->w->p->machine->level[0].processor;
-    double beside = fmax(fmax(g->comm, g->ring) - g->now, 0);
+    double part = 1 - g->w->p->machine->level[0].processor, limit = g->now + seconds / part;
+    if (part == 1)
+        return seconds;
+    while (move_on(g, limit))
+        continue;
+    double last = g->oldest < g->n_flows ? limit : 0;
+    for (int i = 0; i < g->n_flows; i++)
+        last = fmax(last, g->flow[i].end);
+    double beside = fmax(last - g->now, 0);
     double done = beside * part;
     return seconds * (part > 0 ? 1 / part : INFINITY) <= beside ? seconds / part
                                                                 : beside + seconds - done;
@@ -88,11 +183,11 @@ static void together(struct stage *g, const struct sn_op *op)
     if (op->group == SN_GROUP_WORLD)
         k += 100; /* the tied embedding's come first */
     double begin = 0;
-    set(w, &w->came[k * stages + g->j->stage], fmax(g->now, g->comm));
+    double free = end_of_lane(g, op->kind == SN_OP_AGREE ? ALL : (int)SN_AXIS_DATA);
+    set(w, &w->came[k * stages + g->j->stage], fmax(g->now, free));
     for (int s = 0; s < stages; s++)
         begin = fmax(begin, w->came[k * stages + s]);
-    g->comm = begin + price(w, g->j, op);
-    stand(g, op, begin, g->comm);
+    stand(g, op, begin, begin + price(w, g->j, op));
 }
 
 static bool is_lazy(const struct stage *g, const struct sn_op *op)
@@ -111,10 +206,8 @@ static void post(struct stage *g, const struct sn_op *op, const struct sn_sched 
         w->took[op->tag] = price(w, g->j, op);
     } else if (op->kind == SN_OP_RECV)
         set(w, &w->got[cell], g->now);
-    else if (op->kind == SN_OP_SHIFT)
-        collective(g, t, &g->ring);
     else if (!is_lazy(g, op))
-        collective(g, t, &g->comm);
+        collective(g, t);
 }
 
 static void wait(struct stage *g, const struct sn_op *op, const struct sn_sched *at)
@@ -130,8 +223,8 @@ static void wait(struct stage *g, const struct sn_op *op, const struct sn_sched 
         return;
     }
     if (is_lazy(g, t->op))
-        collective(g, t, &g->comm);
-    stand(g, op, g->now, t->end);
+        collective(g, t);
+    stand(g, op, g->now, end_of(g, t->flow));
 }
 
 static bool runs(const struct stage *g, const struct sn_op *op, int micro)
@@ -177,6 +270,7 @@ static void run_stage(struct sim_reference *out, struct world *w, int stage)
             run(&g, &p->ops[k], &p->sched[i], c->kind == SN_SEGMENT_UPDATE);
     }
     free(g.request);
+    free(g.flow);
     out->stage[stage] = g.sum;
     out->step = fmax(out->step, g.now);
     out->stage[stage].idle -= g.now; /* completed by the caller */

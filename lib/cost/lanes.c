@@ -1,0 +1,161 @@
+#include "lib/cost/lanes.h"
+
+#include "lib/base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+void sn_lanes_fini(struct sn_lanes *l)
+{
+    sn_free(l->post);
+    *l = (struct sn_lanes){.ended = l->ended, .arg = l->arg};
+}
+
+static struct sn_lane_post *front(const struct sn_lanes *l, int lane)
+{
+    return l->first[lane] ? &l->post[l->first[lane] - 1] : NULL;
+}
+
+/* How much slower it is than alone, where so much is asked of each level. */
+static double slow_of(const struct sn_lane_post *p, const double asked[SN_LINK_LEVELS])
+{
+    double slow = 1;
+    for (int i = 0; i < SN_LINK_LEVELS; i++)
+        if (p->what.use.of[i] > 0)
+            slow = fmax(slow, asked[i]);
+    return slow;
+}
+
+/* What is under way has changed. Times of those whose links are asked for as before stay as they are,
+ * to the last bit. */
+static void share(struct sn_lanes *l)
+{
+    double asked[SN_LINK_LEVELS] = {0};
+    for (int k = 0; k < SN_LINK_LANES && l->busy > 1; k++)
+        for (int i = 0; front(l, k) && i < SN_LINK_LEVELS; i++)
+            asked[i] += (double)front(l, k)->what.use.of[i];
+    for (int k = 0; k < SN_LINK_LANES; k++) {
+        struct sn_lane_post *p = front(l, k);
+        double slow = p ? slow_of(p, asked) : 0;
+        if (!p || slow == p->slow)
+            continue;
+        p->left -= p->slow > 0 ? (l->at - p->since) / p->slow : 0;
+        p->since = l->at;
+        p->slow = slow;
+        p->end = p->since + p->left * slow;
+    }
+}
+
+/* It comes to its turn. */
+static void begin(struct sn_lanes *l, struct sn_lane_post *p)
+{
+    p->begin = p->since = l->at;
+    p->left = p->what.seconds;
+    p->slow = 0;
+}
+
+static int get_place(struct sn_lanes *l)
+{
+    int place = l->free - 1;
+    if (place >= 0) {
+        l->free = l->post[place].next + 1;
+        return place;
+    }
+    if (!sn_grow((void **)&l->post, l->n, &l->cap, sizeof(*l->post)))
+        return -1;
+    return l->n++;
+}
+
+bool sn_lanes_post(struct sn_lanes *l, int lane, double now, const struct sn_link_post *p)
+{
+    sn_lanes_until(l, now);
+    l->at = fmax(l->at, now);
+    int place = get_place(l);
+    if (place < 0)
+        return false;
+    l->post[place] = (struct sn_lane_post){.what = *p, .next = -1};
+    if (l->first[lane]) {
+        l->post[l->last[lane] - 1].next = place;
+        l->last[lane] = place + 1;
+        return true;
+    }
+    l->first[lane] = l->last[lane] = place + 1;
+    l->busy++;
+    begin(l, &l->post[place]);
+    share(l);
+    return true;
+}
+
+/* The lane whose front ends first; -1: all are empty. */
+static int first_to_end(const struct sn_lanes *l)
+{
+    int found = -1;
+    for (int k = 0; k < SN_LINK_LANES && l->busy; k++)
+        if (front(l, k) && (found < 0 || front(l, k)->end < front(l, found)->end))
+            found = k;
+    return found;
+}
+
+static void end(struct sn_lanes *l, int lane)
+{
+    int place = l->first[lane] - 1;
+    struct sn_lane_post was = l->post[place];
+    l->at = l->ended_at[lane] = was.end;
+    l->first[lane] = was.next + 1;
+    l->post[place].next = l->free - 1;
+    l->free = place + 1;
+    if (l->first[lane])
+        begin(l, front(l, lane));
+    else {
+        l->last[lane] = 0;
+        l->busy--;
+    }
+    share(l);
+    l->ended(l->arg, was.what.id, was.begin, was.end);
+}
+
+bool sn_lanes_next(struct sn_lanes *l)
+{
+    int lane = first_to_end(l);
+    if (lane >= 0)
+        end(l, lane);
+    return lane >= 0;
+}
+
+void sn_lanes_until(struct sn_lanes *l, double t)
+{
+    for (int lane; (lane = first_to_end(l)) >= 0 && front(l, lane)->end <= t;)
+        end(l, lane);
+    if (l->busy) /* else what comes next may come sooner */
+        l->at = fmax(l->at, t);
+}
+
+bool sn_lanes_copy(struct sn_lanes *to, const struct sn_lanes *from, double later)
+{
+    struct sn_lane_post *post = to->post;
+    int cap = to->cap;
+    while (cap < from->n)
+        if (!sn_grow((void **)&post, cap, &cap, sizeof(*post))) {
+            to->post = post;
+            to->cap = cap;
+            return false;
+        }
+    sn_lanes_ended *ended = to->ended;
+    void *arg = to->arg;
+    *to = *from;
+    to->ended = ended;
+    to->arg = arg;
+    to->post = post;
+    to->cap = cap;
+    to->at += later;
+    for (int k = 0; k < SN_LINK_LANES; k++)
+        to->ended_at[k] += later;
+    if (from->n > 0)
+        memcpy(post, from->post, (size_t)from->n * sizeof(*post));
+    for (int i = 0; i < to->n; i++) {
+        post[i].begin += later;
+        post[i].since += later;
+        post[i].end += later;
+    }
+    return true;
+}

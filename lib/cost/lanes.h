@@ -1,0 +1,70 @@
+/*
+ * lanes.h - what ranks send each other, lane by lane: those of a lane one after another, lanes side by
+ * side, over links that they share.
+ *
+ * A lane is the queue of an axis (sn_group_queue), or the rings. What is under way keeps links of a
+ * level busy for a share of its time (sn_price_uses). Where lanes together ask for more than a link
+ * has, all that use it are slower by as much: with shares u of a level's links
+ *
+ *   seconds of one = those alone x max over its levels of max(1, sum of u over what is under way)
+ *
+ * so that no link carries more than it can, and nothing waits that need not. Time only goes forward:
+ * posts come in the order of their times. Knows no program and no machine.
+ */
+#ifndef SN_LANES_H
+#define SN_LANES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SN_LINK_LEVELS = 5, SN_LINK_LANES = 7, SN_LINK_RINGS = SN_LINK_LANES - 1 };
+
+/* Shares of links of each level, 0 .. 1. */
+struct sn_link_use {
+    float of[SN_LINK_LEVELS];
+};
+
+/* What is posted. */
+struct sn_link_post {
+    int64_t id;     /* the caller's */
+    double seconds; /* alone */
+    struct sn_link_use use;
+};
+
+struct sn_lane_post {
+    struct sn_link_post what;
+    int next;                      /* of its lane, or of the free ones; -1 */
+    double begin;                  /* when it came to its turn */
+    double since, left, slow, end; /* since then so slow, with so many seconds left alone */
+};
+
+/* Something has ended. */
+typedef void sn_lanes_ended(void *arg, int64_t id, double begin, double end);
+
+/* Zeroed memory with `ended` and `arg` is a set of empty lanes at time 0. */
+struct sn_lanes {
+    sn_lanes_ended *ended;
+    void *arg;
+    double at; /* until then all is played */
+    struct sn_lane_post *post;
+    int n, cap, free; /* places taken; of those the first free one + 1, or 0 */
+    int first[SN_LINK_LANES], last[SN_LINK_LANES]; /* + 1; 0: the lane is empty */
+    double ended_at[SN_LINK_LANES];                /* when the last of a lane has */
+    int busy;                                      /* lanes that are not empty */
+};
+
+void sn_lanes_fini(struct sn_lanes *l);
+/* Post at time `now`, or when all is played that has been played. False: no memory. */
+bool sn_lanes_post(struct sn_lanes *l, int lane, double now, const struct sn_link_post *p);
+/* Play until time t, or until nothing is under way. */
+void sn_lanes_until(struct sn_lanes *l, double t);
+/* Play until something ends; false: nothing is under way. */
+bool sn_lanes_next(struct sn_lanes *l);
+/* *to, which is empty, becomes what `from` is, all of it `later` seconds later. False: no memory. */
+bool sn_lanes_copy(struct sn_lanes *to, const struct sn_lanes *from, double later);
+static inline bool sn_lanes_has(const struct sn_lanes *l, int lane)
+{
+    return l->first[lane] != 0;
+}
+
+#endif
