@@ -276,11 +276,9 @@ static void take_paths(struct sn_monitor *m, const struct sn_monitor_record *rec
 void sn_monitor_take(struct sn_monitor *m, const struct sn_monitor_record *records)
 {
     set_clocks(m, records);
-    if (m->steps >= SN_MONITOR_SKIPPED) {
-        take_ranks(m, records);
-        take_paths(m, records);
-        sn_monitor_find(m);
-    }
+    take_ranks(m, records);
+    take_paths(m, records);
+    sn_monitor_find(m);
     m->steps++;
 }
 

@@ -35,7 +35,7 @@
  * (lib/probe). */
 #define SN_MONITOR_CORE_TOLERANCE 0.20
 #define SN_MONITOR_LINK_TOLERANCE 0.30
-/* Steps of a start that are not looked at: they make plans, fault pages in. */
+/* Steps of a start that are not recorded: they make plans, fault pages in. */
 enum { SN_MONITOR_SKIPPED = 2 };
 
 enum sn_finding_kind {
@@ -72,7 +72,7 @@ struct sn_monitor;
 enum sn_status sn_monitor_create(struct sn_monitor **out, const struct sn_monitor_plan *plans,
                                  int ranks, struct sn_err *err);
 void sn_monitor_destroy(struct sn_monitor *m); /* NULL is allowed */
-/* A step: records[r] is that of rank r. */
+/* A step, or some short ones together: records[r] is that of rank r. */
 void sn_monitor_take(struct sn_monitor *m, const struct sn_monitor_record *records);
 /* What departs now; those that the last step has brought are new. Borrowed until the next step. */
 int sn_monitor_findings(const struct sn_monitor *m, const struct sn_finding **out);

@@ -242,11 +242,11 @@ static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
     SN_TRY(sn_trainer_snapshot_end(t, err));
     SN_TRY(check_traffic(t, step, err));
-    sn_trainer_watch_end(t, step);
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.step = step;
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;
     double seconds = sn_clock() - t0;
+    SN_TRY(sn_trainer_watch_end(t, step, seconds, err));
     SN_TRY(sn_trainer_find_peak(t, err));
     const struct sn_device_health *health = sn_health_ask(&t->health, step);
     if (!t->metrics)

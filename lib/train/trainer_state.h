@@ -52,8 +52,9 @@ struct sn_timing {
 struct sn_watching {
     bool is_on;
     struct sn_meter *meter;
-    struct sn_monitor_record mine; /* of the last step */
-    bool has_record, is_posted;    /* it is on its way to rank 0 */
+    int64_t look, steps;           /* steps of a record, 0: not chosen yet; those so far */
+    struct sn_monitor_record mine; /* of the last ones */
+    bool has_record, is_posted;    /* it is whole; on its way to rank 0 */
     struct sn_monitor_record *all; /* on rank 0, */
     struct sn_monitor *monitor;    /* the same */
 };
@@ -166,9 +167,11 @@ void sn_trainer_snapshot_close(struct sn_trainer *t);
 /* watch_step.c: nothing with one rank, on devices, or without run.monitor. Before the first step,
  * collective. */
 enum sn_status sn_trainer_watch_open(struct sn_trainer *t, struct sn_err *err);
-/* Right before the agreement of a step; after the step: what it took, and on rank 0 what departs. */
+/* Right before the agreement of a step; after the step, which took so long: what it was spent on,
+ * and on rank 0 what departs. Collective once. */
 void sn_trainer_watch_fence(struct sn_trainer *t);
-void sn_trainer_watch_end(struct sn_trainer *t, int64_t step);
+enum sn_status sn_trainer_watch_end(struct sn_trainer *t, int64_t step, double seconds,
+                                    struct sn_err *err);
 /* Bytes that this rank sent for it in the step just made, until its end. */
 int64_t sn_trainer_watch_sent(const struct sn_trainer *t);
 /* What departs now; rank 0. */

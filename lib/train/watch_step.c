@@ -3,7 +3,8 @@
  *
  * What a step took on a rank goes to rank 0 with the next one, right before its agreement: there all
  * ranks meet anyway, so that nobody waits for a message that is late. Rank 0 judges when that step
- * is over, so one step late.
+ * is over, so one step late. Short steps are put together to looks of LOOK seconds: what holds a
+ * rank up for less is no news, and a message costs the same whatever the step takes.
  */
 #include "lib/train/trainer_state.h"
 
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 enum { TAG = 8 }; /* those of snapshots have another */
+static const double LOOK = 0.1;
 
 /* In words that stand in JSON as they are. */
 static void name(char to[SN_MONITOR_NAME], const char *from)
@@ -164,19 +166,47 @@ static void say_news(struct sn_trainer *t, int64_t step)
     }
 }
 
-void sn_trainer_watch_end(struct sn_trainer *t, int64_t step)
+/* Add the step to those that the record is of; all but sums is as of the last one. */
+static void add_step(struct sn_watching *w, int64_t step)
+{
+    struct sn_monitor_record before = w->mine;
+    sn_meter_read(w->meter, &w->mine);
+    w->mine.step = step;
+    w->mine.ran += before.ran;
+    for (int i = 0; i < SN_NWORKS; i++)
+        w->mine.work[i] += before.work[i];
+    w->steps++;
+}
+
+/* Once, all ranks alike: how many steps rank 0 needs for a look. */
+static enum sn_status choose_look(struct sn_trainer *t, double seconds, struct sn_err *err)
+{
+    struct sn_watching *w = &t->watching;
+    w->look = seconds > 0 && seconds < LOOK ? (int64_t)(LOOK / seconds) + 1 : 1;
+    w->steps = 0;
+    w->mine = (struct sn_monitor_record){0};
+    return t->env.comm->ops->broadcast(t->env.comm, &w->look, (int64_t)sizeof(w->look), 0, err);
+}
+
+enum sn_status sn_trainer_watch_end(struct sn_trainer *t, int64_t step, double seconds,
+                                    struct sn_err *err)
 {
     struct sn_watching *w = &t->watching;
     if (!w->is_on)
-        return;
+        return SN_OK;
     if (w->monitor && w->is_posted) {
         sn_monitor_take(w->monitor, w->all);
         say_news(t, step);
     }
-    sn_meter_read(w->meter, &w->mine);
-    w->mine.step = step;
-    w->has_record = true;
-    w->is_posted = false;
+    if (w->is_posted) {
+        w->mine = (struct sn_monitor_record){0};
+        w->has_record = w->is_posted = false;
+    }
+    add_step(w, step);
+    if (w->look == 0)
+        return w->steps < SN_MONITOR_SKIPPED ? SN_OK : choose_look(t, seconds, err);
+    w->has_record = w->steps % w->look == 0;
+    return SN_OK;
 }
 
 int sn_trainer_watch_findings(const struct sn_trainer *t, const struct sn_finding **out)

@@ -8,12 +8,12 @@ train=$BUILD/bin/sennit-train runner=$BUILD/bin/sennit-run
 make_tokens "$tmp/tok"
 
 # --- slow from the start: of four ranks that sleep their planned time one has a machine slower by a third ---
-eval_every=0 steps=20 batch=8
+eval_every=0 steps=24 batch=8
 run_file "$tmp/paced.yaml" "$tmp/paced"
 sed -i 's/layout: {/layout: {data: 4, /' "$tmp/paced.yaml"
 printf 'machine: {file: %s}\n' "$tmp/machine.yaml" >>"$tmp/paced.yaml"
-printf 'flops: 3.0e+9\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/machine.yaml"
-printf 'flops: 2.25e+9\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/slow.yaml"
+printf 'flops: 1.0e+9\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/machine.yaml"
+printf 'flops: 7.5e+8\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/slow.yaml"
 cat >"$tmp/rank.sh" <<SH
 machine=$tmp/machine.yaml
 [ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" != 2 ] || machine=$tmp/slow.yaml
@@ -21,9 +21,9 @@ exec "$train" "$tmp/paced.yaml" --pace "\$machine"
 SH
 run mpi 4 sh "$tmp/rank.sh"
 is "paced: exit code" "$rc" 0
-like "paced: the slow rank is named" "$err" 'step [0-9]+: rank 2 \(.*\) computes 1\.[1-9][0-9]* times as long as the plan says beside its peers since step 3'
+like "paced: the slow rank is named" "$err" 'step [0-9]+: rank 2 \(.*\) computes 1\.[1-9][0-9]* times as long as the plan says beside its peers since step [0-9]+'
 like "paced: also in the lines of its steps" "$(tail -n 1 "$tmp/paced/pace.jsonl")" \
-    '"departs": \[{"kind": "core", "rank": 2, "host": "[^"]*", "ratio": 1\.[0-9]+, "since": 3, "says": "rank 2 '
+    '"departs": \[{"kind": "core", "rank": 2, "host": "[^"]*", "ratio": 1\.[0-9]+, "since": [0-9]+, "says": "rank 2 '
 
 # --- slow from some step on: rank 1 is stopped for half of the time -------------------------------------
 steps=1000000 batch=8 hidden=192 ffn=512

@@ -216,8 +216,8 @@ static void a_slow_core_is_named_from_the_start(void)
     struct sn_finding f = {0};
     r->core[2] = 4.0 / 3;
     int found = until_found(r, 12, &f);
-    tap_ok(found == 10 && f.kind == SN_FINDING_CORE && f.rank == 2,
-           "a core that is slow from the start is named after ten steps (%d)", found);
+    tap_ok(found == 8 && f.kind == SN_FINDING_CORE && f.rank == 2,
+           "a core that is slow from the start is named after eight steps (%d)", found);
     end(r);
 }
 
