@@ -400,10 +400,11 @@ bool sn_coding_split(const char *text, char first[SN_NAME_MAX], char second[SN_N
  * tokens of products of so many: a divisor of the sequence. */
 bool sn_config_exact(const struct sn_config *c);
 int sn_config_token_block(const struct sn_config *c);
-/* Of a sum over n values of a matrix that tensor ranks share out by `units`: how deep its terms are. So
- * many ranks may share it out as divide the second. */
+/* Of a sum over n values of a matrix that tensor ranks share out by `units`: how deep its terms are, and in
+ * how many parts of whole terms it comes: so many ranks may share it out as divide that. Deep terms cost
+ * little: wide matrices come in fewer parts, four at least. */
 int sn_config_term_depth(int64_t n, int64_t units);
-int sn_config_term_parts(int64_t units);
+int sn_config_term_parts(int64_t n, int64_t units);
 /* Is anything compressed? */
 bool sn_config_compresses(const struct sn_config *c);
 /* Does a coding give back other values than it got? */

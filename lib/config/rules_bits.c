@@ -26,19 +26,19 @@ int sn_config_token_block(const struct sn_config *c)
     return block >= LEAST ? block : divisor_up_to(seq, MOST);
 }
 
-int sn_config_term_parts(int64_t units)
+int sn_config_term_parts(int64_t n, int64_t units)
 {
-    enum { RANKS = 16 };
+    enum { RANKS = 16, FEW = 4, WIDE = 512, DEEP = 256 };
     int parts = RANKS;
-    while (units % parts)
+    while (units % parts || (n >= WIDE && n / parts < DEEP && parts > FEW))
         parts /= 2;
     return parts;
 }
 
-/* Deep terms are cheap; without parts they may end anywhere. */
+/* Without parts they may end anywhere. */
 int sn_config_term_depth(int64_t n, int64_t units)
 {
-    int parts = sn_config_term_parts(units);
+    int parts = sn_config_term_parts(n, units);
     if (parts == 1)
         return n < MOST ? (int)n : MOST;
     return divisor_up_to((int)(n / parts), MOST);
@@ -48,14 +48,16 @@ int sn_config_term_depth(int64_t n, int64_t units)
 static enum sn_status terms_fit_tensor(const struct sn_config *c, const struct sn_settings *s,
                                        struct sn_err *err)
 {
+    const struct sn_model_config *m = &c->model;
     const struct {
         const char *key;
-        int units;
-    } all[] = {{"model.kv_heads", c->model.kv_heads},
-               {"model.ffn", c->model.ffn},
-               {"model.vocab", c->model.vocab}};
+        int units, n;
+    } all[] = {{"model.kv_heads", m->kv_heads, m->kv_heads * (m->hidden / m->heads)},
+               {"model.kv_heads", m->kv_heads, m->hidden},
+               {"model.ffn", m->ffn, m->ffn},
+               {"model.vocab", m->vocab, m->vocab}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        int parts = sn_config_term_parts(all[i].units);
+        int parts = sn_config_term_parts(all[i].n, all[i].units);
         if (parts % c->layout.tensor)
             return sn_settings_fail(s, "layout.tensor", err,
                                     "%d ranks cannot share %s (%d) out in whole terms of run.bits: "

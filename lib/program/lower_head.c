@@ -160,7 +160,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
         int64_t words = e->job->config->model.vocab;
         h.dx_sum = (struct sn_exact_attr){SN_EXACT_ROWS, .depth = sums.dx_depth};
         h.attr.exact = (struct sn_exact_attr){
-            SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words))};
+            SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words, words))};
     }
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;

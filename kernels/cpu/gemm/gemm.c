@@ -24,6 +24,7 @@ enum {
     KC = 384,         /* A strip of A (8 x 384 floats) fits L1, a panel of B L2 */
     MC = SN_GEMM_MC,  /* A's block: 768 KiB of L2 */
     NC = 1152,        /* B's block: 1.7 MiB of L3 */
+    DEEPEST = 2048,   /* of exact sums */
     DEEP = 768,       /* a k up to this is one block, half as wide: C is touched once */
     HC = 1024,        /* rows of the fp32 sums kept beside a C of another type, at most */
     SUMS = HC * 480,  /* and all elements of them: 1.9 MiB */
@@ -31,11 +32,19 @@ enum {
     BEYOND = 1 << 20, /* floats that no cache keeps until they are wanted */
 };
 
-/* Of a block of k of exact sums: whole terms, as many as there is room for. */
-static int64_t exact_depth(int64_t k, int64_t depth)
+/* Blocks of k of exact sums: whole terms, and as many as there is room for, because their sums in fp64
+ * cross memory once for each block. Panels are the narrower. */
+static void exact_blocks(struct sn_gemm_job *j)
 {
-    int64_t most = depth < DEEP ? DEEP / depth * depth : depth;
-    return k < most ? k : most;
+    int64_t depth = j->a->attr.exact.depth,
+            most = depth < DEEPEST ? DEEPEST / depth * depth : depth;
+    j->kc = j->k < most ? j->k : most;
+    if (j->bf16) /* of which a block is a term */
+        j->kc = depth;
+    else if (j->kc > KC) {
+        j->mc = MC * KC / j->kc / j->mr * j->mr;
+        j->nc = NC * KC / j->kc / j->nr * j->nr;
+    }
 }
 
 static struct sn_gemm_job job_of(const struct sn_args *a)
@@ -57,10 +66,10 @@ static struct sn_gemm_job job_of(const struct sn_args *a)
     j.kc = blocks ? (j.k + blocks - 1) / blocks : 0;
     j.kc = j.bf16 ? sn_bf16_depth(j.bf16, j.kc) : j.kc;
     j.exact = a->attr.exact.of != SN_EXACT_NONE;
-    if (j.exact)
-        j.kc = j.bf16 ? a->attr.exact.depth : exact_depth(j.k, a->attr.exact.depth);
     j.mc = j.kc > times * KC ? MC * KC / DEEP : MC;
     j.nc = j.kc > times * KC ? NC * KC / DEEP : NC;
+    if (j.exact)
+        exact_blocks(&j);
     if (j.bf16 && j.bf16->near)
         j.nc -= SPARE; /* beside them lie the sums of a row of tiles */
     j.accumulates = a->acc[SN_GEMM_C] == SN_ADD;
@@ -111,15 +120,19 @@ static int grid_rows(const struct sn_gemm_job *j, int threads)
     return best;
 }
 
-static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC,
-                    floats_line = (size_t)16 * DEEP, floats_sums = SUMS;
+static const size_t floats_a = (size_t)MC * KC, floats_b = (size_t)KC * NC, floats_sums = SUMS;
+
+static size_t floats_line(const struct sn_gemm_job *j)
+{
+    return (size_t)16 * (j->exact ? DEEPEST : DEEP);
+}
 
 /* The same for every instruction set, so that a plan holds on other nodes too: products of bf16
  * need wide sums for no k for which those of fp32 need none. */
 static size_t floats_per_thread(const struct sn_gemm_job *j)
 {
     bool sums = j->exact ? j->wide_sums : j->c->dtype != SN_F32 && j->k > DEEP;
-    return floats_a + floats_b + floats_line + (sums ? floats_sums : 0);
+    return floats_a + floats_b + floats_line(j) + (sums ? floats_sums : 0);
 }
 
 /* The rectangle of thread i, in blocks. */
@@ -134,7 +147,7 @@ static void thread_part(const struct sn_gemm_job *j, int i, int threads)
                              .packed_b = scratch + floats_a,
                              .line = scratch + floats_a + floats_b,
                              .near = scratch + floats_a + floats_b - SN_GEMM_NEAR,
-                             .sums = scratch + floats_a + floats_b + floats_line};
+                             .sums = scratch + floats_a + floats_b + floats_line(j)};
     int64_t most_rows = row_end - row, most_cols = j->nc;
     if (most_rows <= j->mc) /* no panel of B is used again */
         most_cols = (col_end - col) / j->nr * j->nr + j->nr;
