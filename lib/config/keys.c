@@ -266,7 +266,7 @@ const struct sn_key sn_keys[] = {
         NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT), DEFAULT("[tensor, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
-    {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it."),
+    {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it, and then those that it has found with it and with schedule combined."),
         NAMES(overlaps), DEFAULT("none")},
     {ROW("layout.placement", ENUM, AT(layout.placement), "Which process computes which rank; auto: so that the fewest bytes cross switches and nodes, default: rank n is process n of the launcher."),
         NAMES(placements), DEFAULT("auto")},

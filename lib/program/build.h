@@ -226,7 +226,7 @@ bool sn_order_is_weighed(const struct sn_job *j);
 /* Do forward and backward segments take turns? */
 bool sn_takes_turns(const struct sn_job *j);
 /* Seconds of a kernel (of anything else 0), and of what is posted, in the mean over micro-batches;
- * 0: transfers between stages, whose time the other end decides. (order_cost.c) */
+ * 0: transfers between stages, whose time the other end decides. (order_find.c) */
 double sn_order_kernel(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);
 double sn_order_message(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);
 

@@ -2,7 +2,7 @@
  * order_inner.h - a segment whose operations are put in order: what the files order*.c share.
  *
  *   order.c       which operations come before which; the order written into the text
- *   order_find.c  the clock, memory, and the search for an order
+ *   order_find.c  rates, the clock, memory, and the search for an order
  */
 #ifndef SN_ORDER_INNER_H
 #define SN_ORDER_INNER_H

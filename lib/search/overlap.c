@@ -19,10 +19,13 @@ static void rate_group(struct sn_overlap_rates *out, const struct sn_pricer *p, 
     out->link[q] = last > first && sent > 0 ? sent / (last - first) : 1e30; /* nobody to send to */
 }
 
-static enum sn_status rates_of(struct sn_overlap_rates *out, const struct sn_config *c,
-                               const struct sn_machine *m, const struct sn_software *s,
-                               struct sn_err *err)
+enum sn_status sn_overlap_rates_of(struct sn_overlap_rates *out, const struct sn_config *c,
+                                   const struct sn_machine *m, const struct sn_software *s,
+                                   struct sn_err *err)
 {
+    *out = (struct sn_overlap_rates){0};
+    if (c->layout.overlap == SN_OVERLAP_NONE)
+        return SN_OK;
     struct sn_pricer p = {.machine = m,
                           .software = s,
                           .precision = c->train.precision,
@@ -49,7 +52,7 @@ enum sn_status sn_overlap_resolve(struct sn_config *c, struct sn_err *err)
     if (st == SN_OK)
         st = sn_software_of(&s, c, NULL, err);
     if (st == SN_OK)
-        st = rates_of(&c->overlap_rates, c, &m, &s, err);
+        st = sn_overlap_rates_of(&c->overlap_rates, c, &m, &s, err);
     sn_machine_fini(&m);
     return st == SN_OK ? SN_OK : sn_err_prefix(err, "layout.overlap: auto");
 }

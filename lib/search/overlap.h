@@ -6,9 +6,14 @@
 
 #include "lib/base/err.h"
 #include "lib/config/config.h"
+#include "lib/machine/machine.h"
+#include "lib/machine/software.h"
 
-/* Fill c->overlap_rates for a resolved layout where a machine is named; zero where none is, or
- * nothing asks for it. */
+/* For a resolved layout; zero where nothing asks for it. */
+enum sn_status sn_overlap_rates_of(struct sn_overlap_rates *out, const struct sn_config *c,
+                                   const struct sn_machine *m, const struct sn_software *s,
+                                   struct sn_err *err);
+/* Into c->overlap_rates, by the machine that the run file names; zero where it names none. */
 enum sn_status sn_overlap_resolve(struct sn_config *c, struct sn_err *err);
 
 #endif

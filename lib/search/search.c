@@ -5,6 +5,8 @@
 #include "lib/machine/levels.h"
 #include "lib/search/codings.h"
 #include "lib/search/estimate.h"
+#include "lib/search/hiding.h"
+#include "lib/search/overlap.h"
 #include "lib/search/search_heap.h"
 #include "lib/search/variants.h"
 
@@ -15,6 +17,8 @@
 /* Of four axes; and those in which copies of experts are neighbours, not the ranks that share them
  * out. */
 enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
+
+enum { WIDER = 6 }; /* grids that are ranked again where messages may be hidden, at least */
 
 /* What is known of a grid. */
 struct family {
@@ -33,6 +37,8 @@ struct search {
     struct sn_heap heap;
     struct family *family;
     int families, cap_families;
+    int top;    /* grids whose best are wanted */
+    bool hides; /* what is compiled from now on has its operations in order (layout.overlap) */
     int n_near;
     struct sn_branch near[3]; /* bound: bytes */
 };
@@ -204,6 +210,15 @@ static enum sn_status choose_hops(struct search *s, struct sn_layout_config *l, 
     return SN_OK;
 }
 
+/* Rates of the layout at hand, for the order of its operations. */
+static enum sn_status weigh(struct search *s, struct sn_err *err)
+{
+    const struct sn_search_want *w = s->w;
+    if (!s->hides)
+        return SN_OK;
+    return sn_overlap_rates_of(&s->config->overlap_rates, s->config, w->machine, w->software, err);
+}
+
 static enum sn_status compile_as(struct search *s, struct sn_found *f, struct sn_err *err)
 {
     struct sn_stages stages;
@@ -212,6 +227,7 @@ static enum sn_status compile_as(struct search *s, struct sn_found *f, struct sn
         .config = s->config, .model = s->model, .ops = s->w->ops, .threads = s->w->threads};
     s->config->layout = f->layout;
     SN_TRY(sn_levels_choose(s->config, s->w->machine, err));
+    SN_TRY(weigh(s, err));
     f->layout.compress.node = s->config->layout.compress.node;
     SN_TRY(sn_stages_create(&stages, &env, err));
     sn_pricer_init(&pricer, s->w->machine, s->w->software, stages.job[0]);
@@ -256,7 +272,7 @@ static enum sn_status take_all(struct search *s, struct sn_err *err)
 {
     struct sn_branch n;
     while (sn_heap_pop(&n, &s->heap)) {
-        if (proven(s, n.bound) >= s->w->top)
+        if (proven(s, n.bound) >= s->top)
             return SN_OK;
         const struct family *f = family_of(s, &s->all.of[n.variant]);
         if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n.bound)
@@ -271,10 +287,10 @@ static enum sn_status take_all(struct search *s, struct sn_err *err)
 static enum sn_status collect(struct search *s, struct sn_err *err)
 {
     struct sn_search *o = s->out;
-    o->found = sn_alloc_n((size_t)s->w->top, sizeof(*o->found));
+    o->found = sn_alloc_n((size_t)s->top, sizeof(*o->found));
     if (!o->found)
-        return sn_fail(err, SN_ENOMEM, "search: no memory for %d layouts", s->w->top);
-    while (o->n < s->w->top) {
+        return sn_fail(err, SN_ENOMEM, "search: no memory for %d layouts", s->top);
+    while (o->n < s->top) {
         struct family *best = NULL;
         for (int i = 0; i < s->families; i++) {
             struct family *f = &s->family[i];
@@ -306,6 +322,16 @@ static enum sn_status choose_codecs(struct search *s, struct sn_found *f, struct
     return compile_as(s, f, err);
 }
 
+static void sort(struct sn_search *o)
+{
+    for (int i = 1; i < o->n; i++)
+        for (int k = i; k > 0 && o->found[k].plan.step_time < o->found[k - 1].plan.step_time; k--) {
+            struct sn_found x = o->found[k];
+            o->found[k] = o->found[k - 1];
+            o->found[k - 1] = x;
+        }
+}
+
 /* What was found gets its codecs, if they are to be chosen, and is ranked again with them. */
 static enum sn_status finish_codecs(struct search *s, struct sn_err *err)
 {
@@ -316,16 +342,55 @@ static enum sn_status finish_codecs(struct search *s, struct sn_err *err)
         if (chooses)
             SN_TRY(choose_codecs(s, f, err));
         s->config->layout = f->layout;
+        SN_TRY(weigh(s, err));
         struct sn_job_env env = {
             .config = s->config, .model = s->model, .ops = s->w->ops, .threads = s->w->threads};
         SN_TRY(sn_plan_without_codecs(&f->plan, &env, s->w->machine, s->w->software, err));
     }
-    for (int i = 1; i < o->n; i++)
-        for (int k = i; k > 0 && o->found[k].plan.step_time < o->found[k - 1].plan.step_time; k--) {
-            struct sn_found x = o->found[k];
-            o->found[k] = o->found[k - 1];
-            o->found[k - 1] = x;
-        }
+    sort(o);
+    return SN_OK;
+}
+
+/* The best of what a layout may be where messages are hidden; it as it is where nothing is gained. */
+static enum sn_status hide(struct search *s, struct sn_found *f, struct sn_err *err)
+{
+    struct sn_hiding *h = sn_alloc_n(SN_HIDINGS, sizeof(*h));
+    if (!h)
+        return sn_fail(err, SN_ENOMEM, "search: no memory for %d layouts", (int)SN_HIDINGS);
+    int n = sn_hidings_list(h, s->config, &f->layout, s->w->ranks), done = -1;
+    struct sn_found best = *f;
+    enum sn_status st = SN_OK;
+    best.layout.overlap = SN_OVERLAP_NONE;
+    for (int i = 0; i < n && st == SN_OK; i++) {
+        struct sn_found x = {.layout = h[i].layout, .rest = f->rest};
+        if (h[i].group == done)
+            continue;
+        st = compile_as(s, &x, err);
+        s->out->exact++;
+        if (st != SN_OK || (s->w->limit && x.plan.memory.total > s->w->limit))
+            continue;
+        done = h[i].group;
+        if (x.plan.step_time < best.plan.step_time)
+            best = x;
+    }
+    sn_free(h);
+    if (st == SN_OK)
+        *f = best;
+    return st;
+}
+
+/* Layouts are ranked as if messages were waited for where they are posted; then what was found, some
+ * more than asked for, is ranked by what can be hidden. */
+static enum sn_status finish_hiding(struct search *s, struct sn_err *err)
+{
+    struct sn_search *o = s->out;
+    if (s->w->config->layout.overlap == SN_OVERLAP_NONE)
+        return SN_OK;
+    s->hides = true;
+    for (int i = 0; i < o->n; i++)
+        SN_TRY(hide(s, &o->found[i], err));
+    sort(o);
+    o->n = o->n < s->w->top ? o->n : s->w->top;
     return SN_OK;
 }
 
@@ -358,6 +423,7 @@ static enum sn_status run(struct search *s, struct sn_err *err)
         SN_TRY(bound_one(s, i, err));
     SN_TRY(take_all(s, err));
     SN_TRY(collect(s, err));
+    SN_TRY(finish_hiding(s, err));
     SN_TRY(finish_codecs(s, err));
     return collect_near(s, err);
 }
@@ -372,6 +438,9 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
         st = sn_fail(err, SN_ENOMEM, "search: no memory");
     if (st == SN_OK) {
         *s.config = *w->config;
+        s.config->overlap_rates = (struct sn_overlap_rates){0};
+        bool hides = w->config->layout.overlap != SN_OVERLAP_NONE;
+        s.top = hides && w->top < WIDER ? WIDER : w->top;
         st = run(&s, err);
     }
     sn_estimator_destroy(s.estimator);

@@ -46,7 +46,13 @@ struct sn_search {
     int n_near;
 };
 
-/* Where codecs are to be chosen (layout.compress.scheme: auto), layouts are ranked as if nothing were
+/* With layout.overlap: auto layouts are ranked as if messages were waited for where they are posted;
+ * the best of each grid, of a few grids more than asked for, is then compiled in its order and with
+ * schedules whose segments take turns (hiding.h), stays as it is where that gains nothing, and is
+ * ranked again: of those the best, but another
+ * layout may hide more.
+ *
+ * Where codecs are to be chosen (layout.compress.scheme: auto), layouts are ranked as if nothing were
  * compressed; each of those found then gets its codecs (codings.h), and they are ranked again: of
  * codecs for a layout the best, but another layout may gain more by them.
  * SN_EINPUT, with what would work, when no layout is valid. Nothing that fits is a result: n is 0.

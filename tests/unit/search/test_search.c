@@ -379,6 +379,50 @@ static void no_memory_is_a_sentence(void)
     sn_machine_fini(&m);
 }
 
+/* The same search with and without layout.overlap: no grid's best is slower with it. */
+static void found_layouts_hide_messages(void)
+{
+    struct sn_config c[2] = {small_run(), small_run()};
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_err err = {0};
+    struct sn_search s[2] = {{0}, {0}};
+    c[1].layout.overlap = SN_OVERLAP_AUTO;
+    sn_software_default(&soft);
+    bool good = sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err) == SN_OK;
+    for (int i = 0; i < 2 && good; i++) {
+        struct sn_search_want w = {.config = &c[i],
+                                   .machine = &m,
+                                   .software = &soft,
+                                   .ops = sn_ops_cpu(),
+                                   .threads = 1,
+                                   .ranks = 8,
+                                   .top = GRIDS,
+                                   .limit = 96 << 20};
+        good = sn_search_run(&s[i], &w, &err) == SN_OK;
+    }
+    int same = 0, slower = 0, faster = 0, turns = 0, large = 0;
+    for (int i = 0; i < s[0].n; i++)
+        for (int k = 0; k < s[1].n; k++) {
+            const struct sn_found *a = &s[0].found[i], *b = &s[1].found[k];
+            if (a->layout.tensor != b->layout.tensor || a->layout.context != b->layout.context ||
+                a->layout.pipeline != b->layout.pipeline)
+                continue;
+            same++;
+            slower += b->plan.step_time > a->plan.step_time * (1 + 1e-9);
+            faster += b->plan.step_time < 0.98 * a->plan.step_time;
+            turns += sn_schedule_traits(b->layout.schedule)->takes_turns;
+            large += b->plan.memory.total > 96 << 20;
+        }
+    tap_ok(good && same == s[0].n && s[1].n == s[0].n && same > 3, "%d grids in both %s", same,
+           err.text);
+    tap_ok(slower == 0 && large == 0, "none is slower, or too large (%d, %d)", slower, large);
+    tap_ok(faster > 0 && turns > 0, "%d are faster, in %d segments take turns", faster, turns);
+    for (int i = 0; i < 2; i++)
+        sn_search_fini(&s[i]);
+    sn_machine_fini(&m);
+}
+
 int main(void)
 {
     struct sn_config c = small_run();
@@ -400,6 +444,7 @@ int main(void)
     c.layout.expert_tokens = SN_TOKENS_SPLIT;
     search_finds_the_best_of_all(&c, 8, 0);
     messages_that_cost_go_in_two_hops();
+    found_layouts_hide_messages();
     nothing_that_fits_is_told();
     auto_is_judged_by_a_machine();
     no_memory_is_a_sentence();
