@@ -83,7 +83,7 @@ while read -r line; do
     cmp -s "$tmp/text" "$tmp/text-auto" || moved=$((moved + 1))
     # Where they stand and what memory they take aside, it is the same operations.
     for text in "$tmp/text" "$tmp/text-auto"; do
-        grep -E '^ +[0-9]+  [a-z_]' "$text" | sed 's/^ *[0-9]* *//; s/ (in place of [^)]*)//g; s/\[[a-z]*\]//g' | sort >"$text.sorted"
+        sed '/^waits of/,$d' "$text" | grep -E '^ +[0-9]+  [a-z_]' | sed 's/^ *[0-9]* *//; s/ (in place of [^)]*)//g; s/\[[a-z]*\]//g' | sort >"$text.sorted"
     done
     cmp -s "$tmp/text.sorted" "$tmp/text-auto.sorted" || bad="$bad ${line%% *}(operations)"
 done <"$tmp/fast"
