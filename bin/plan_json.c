@@ -4,6 +4,8 @@
 #include "lib/config/keys.h"
 #include "lib/layout/axes.h"
 
+#include <inttypes.h>
+
 /* Experts that are cut over fewer ranks than all else. */
 static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
 {
@@ -133,6 +135,8 @@ static void json_verdict(struct sn_str *out, const struct sn_plan *p)
 {
     const struct sn_meaning_proof *m = &p->meaning;
     bool means = m->gap || m->holds;
+    if (m->holds)
+        sn_str_add(out, ", \"certificate\": \"%016" PRIx64 "\"", m->certificate);
     sn_str_add(out, ", \"meaning\": %s", m->gap ? "null" : m->holds ? "true" : "false");
     sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->proof.holds && means ? "true" : "false");
     if (p->proof.holds && means)

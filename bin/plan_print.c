@@ -8,6 +8,7 @@
 #include "lib/report/activations.h"
 #include "lib/search/chunks.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,8 @@ static void text_meaning(const struct sn_plan *p)
                      "is summed once over "
                      "every micro-batch and replica (%d rank%s, %d micro-batch%s each)\n",
                      m->ranks, m->ranks == 1 ? "" : "s", m->micros, m->micros == 1 ? "" : "es");
+    if (m->holds)
+        (void)printf("certificate: %016" PRIx64 "\n", m->certificate);
 }
 
 /* "12.3 ms"; buf of at least 16 bytes. */

@@ -8,6 +8,7 @@
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
 #include "lib/base/log.h"
+#include "lib/base/mem.h"
 #include "lib/base/plain.h"
 #include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
@@ -260,6 +261,20 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
     return st;
 }
 
+/* What trainers compare their programs with. */
+static enum sn_status certify(struct sn_meaning_proof *m, const struct sn_stages *s,
+                              struct sn_err *err)
+{
+    uint64_t *hash = sn_alloc_n((size_t)s->n, sizeof(*hash));
+    if (!hash)
+        return sn_fail(err, SN_ENOMEM, "--verify: no memory for %d stages", s->n);
+    for (int i = 0; i < s->n; i++)
+        hash[i] = sn_program_hash(&s->job[i]->train);
+    m->certificate = sn_certificate(hash, s->n);
+    sn_free(hash);
+    return SN_OK;
+}
+
 static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *env,
                            const struct costs *costs, const struct line *l, bool *good,
                            struct sn_err *err)
@@ -273,6 +288,8 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
         SN_TRY(sn_stages_prove(&proof, s, err));
     if (l->verify && proof.holds)
         SN_TRY(sn_meaning_prove(&meaning, env, err));
+    if (meaning.holds)
+        SN_TRY(certify(&meaning, s, err));
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
     p.proof = proof;
     p.meaning = meaning;

@@ -45,6 +45,7 @@ static const char usage[] =
     "  --attempt N          number of this attempt's record (default: the first that is free)\n"
     "  --supervisor NAME    who has OUTPUT/supervisor.lock for this attempt (sennit-run exec says "
     "it)\n"
+    "  --certificate HEX    refuse other programs than those that sennit-plan --verify has proven\n"
     "  --pace MACHINE.yaml  communicate for real, but spend each compute operation's planned time "
     "on\n"
     "                       that machine asleep: for measuring; learns, evaluates and saves "
@@ -81,6 +82,7 @@ enum {
     STOP_AFTER,
     ATTEMPT,
     SUPERVISOR,
+    CERTIFICATE,
     PACE,
     PREFLIGHT,
     PROFILE,
@@ -104,7 +106,8 @@ struct line {
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool preflight, profile, help, version;
-    long long attempt; /* 0: the first that is free */
+    long long attempt;    /* 0: the first that is free */
+    uint64_t certificate; /* 0: none is given */
 };
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
@@ -123,6 +126,15 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--attempt", optarg, 1, INT32_MAX, &l->attempt, err);
     case SUPERVISOR:
         l->supervisor = optarg;
+        return SN_OK;
+    case CERTIFICATE:
+        l->certificate = strtoull(optarg, &end, 16);
+        if (strlen(optarg) != 16 || *end || l->certificate == 0)
+            return sn_fail(
+                err, SN_EINPUT,
+                "--certificate: '%s' is none; want the 16 digits that sennit-plan --verify "
+                "prints",
+                optarg);
         return SN_OK;
     case PACE:
         l->machine_file = optarg;
@@ -179,6 +191,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"attempt", required_argument, NULL, ATTEMPT},
                                             {"supervisor", required_argument, NULL, SUPERVISOR},
+                                            {"certificate", required_argument, NULL, CERTIFICATE},
                                             {"pace", required_argument, NULL, PACE},
                                             {"preflight", no_argument, NULL, PREFLIGHT},
                                             {"profile", no_argument, NULL, PROFILE},
@@ -323,7 +336,11 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .signals = signals,
                                  .recorder = files.recorder,
                                  .attempt = attempt,
+<<<<<<< HEAD
                                  .switches = switches,
+=======
+                                 .certificate = l->certificate,
+>>>>>>> 469d3cc (meaning: a certificate of what is proven)
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .threads = sn_threads(c, comm->node_size),

@@ -8,9 +8,10 @@
 
 struct sn_meaning_proof {
     bool is_asked, holds;
-    const char *gap; /* why it was not looked into; NULL: it was */
-    int ranks;       /* that were played, */
-    int micros;      /* with so many micro-batches each */
+    const char *gap;      /* why it was not looked into; NULL: it was */
+    int ranks;            /* that were played, */
+    int micros;           /* with so many micro-batches each */
+    uint64_t certificate; /* of the programs that were asked about, once they are proven */
     struct sn_err fault;
 };
 

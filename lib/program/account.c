@@ -122,6 +122,16 @@ static uint64_t mix_view(uint64_t h, const struct sn_view *v)
     return v->buf < 0 ? mix(h, x, sizeof(x[0])) : mix(h, x, sizeof(x));
 }
 
+uint64_t sn_certificate(const uint64_t *stages, int n)
+{
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (int i = 0; i < n; i++) {
+        int64_t x[] = {i, (int64_t)stages[i]};
+        h = mix(h, x, sizeof(x));
+    }
+    return h ? h : 1;
+}
+
 uint64_t sn_program_hash(const struct sn_program *p)
 {
     uint64_t h = 0xcbf29ce484222325ull;

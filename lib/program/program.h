@@ -461,6 +461,8 @@ int sn_program_runs(const struct sn_program *p, int segment, enum sn_when when);
 /* Hash over every operation, view and offset, without what may differ between ranks of a stage:
  * what they agree on before step 0. */
 uint64_t sn_program_hash(const struct sn_program *p);
+/* Of the programs of all ranks: from the hashes of the pipeline's stages, in order. Never 0. */
+uint64_t sn_certificate(const uint64_t *stages, int n);
 
 /* Shapes and types of an operation's operands, with no pointers. */
 void sn_op_shapes(const struct sn_program *p, const struct sn_op *op, struct sn_args *a);

@@ -66,6 +66,8 @@ static void add_beginning(struct sn_str *text, const struct sn_attempt *a)
     sn_str_add(text, "{\"attempt\": %d, \"started\": %lld, ", a->number, (long long)a->started);
     if (a->from_step >= 0)
         sn_str_add(text, "\"from_step\": %lld, ", (long long)a->from_step);
+    if (a->certificate)
+        sn_str_add(text, "\"certificate\": \"%016llx\", ", (unsigned long long)a->certificate);
 }
 
 static enum sn_status write_running(const struct sn_attempt *a, struct sn_err *err)

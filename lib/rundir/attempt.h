@@ -14,6 +14,8 @@ struct sn_attempt {
     int64_t planned;   /* bytes of this rank by the plan; 0: not known yet. The caller sets it, */
     double stepping;   /* and the time at which the first step began, since 1970; 0: none has */
     int64_t from_step; /* that it began from: 0: anew; -1: not known yet */
+    uint64_t certificate; /* of the programs of all ranks, as sennit-plan --verify prints it; 0: not
+                             known yet. The caller sets it */
     int64_t started;   /* seconds since 1970 */
     char path[SN_PATH_MAX + 64];
     struct sn_str passed_over; /* members of a JSON array */

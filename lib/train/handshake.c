@@ -6,7 +6,10 @@
  */
 #include "lib/train/trainer_state.h"
 
+#include <inttypes.h>
 #include <string.h>
+
+enum { SN_STAGES_MOST = 4096 };
 
 /* On rank 0. */
 static enum sn_status compare(const struct sn_trainer *t, const struct sn_rank_summary *all,
@@ -23,6 +26,27 @@ static enum sn_status compare(const struct sn_trainer *t, const struct sn_rank_s
                            t->env.config->path, r, first);
     }
     return SN_OK;
+}
+
+/* On rank 0: are these the programs that were proven? */
+static enum sn_status certify(const struct sn_trainer *t, const struct sn_rank_summary *all,
+                              struct sn_err *err)
+{
+    const struct sn_grid *g = &t->job->grid;
+    uint64_t stages[SN_STAGES_MOST], due = t->env.certificate;
+    int n = g->size[SN_AXIS_PIPELINE];
+    for (int i = 0; i < n && i < SN_STAGES_MOST; i++)
+        stages[i] = all[i * g->stride[SN_AXIS_PIPELINE]].program;
+    uint64_t is = n <= SN_STAGES_MOST ? sn_certificate(stages, n) : 0;
+    if (t->env.attempt)
+        t->env.attempt->certificate = is;
+    if (due == 0 || due == is)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: --certificate: %016" PRIx64
+                   " was given, and the programs compiled here have "
+                   "%016" PRIx64 "; prove these with sennit-plan --verify on a node like this one",
+                   t->env.config->path, due, is);
 }
 
 /* On rank 0. */
@@ -52,6 +76,8 @@ enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err)
     enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->summaries, 0, err);
     if (st == SN_OK && c->rank == 0)
         st = compare(t, t->summaries, err);
+    if (st == SN_OK && c->rank == 0)
+        st = certify(t, t->summaries, err);
     if (st == SN_OK && c->rank == 0)
         take_plan(t, t->summaries);
     SN_TRY(c->ops->agree(c, st, err)); /* connections need all ranks */

@@ -38,6 +38,7 @@ struct sn_trainer_env {
     const struct sn_saver *saver;
     struct sn_signals *signals;          /* NULL: none are listened to */
     struct sn_flight_recorder *recorder; /* where comm records what it does; NULL: nowhere */
+    uint64_t certificate;       /* that the programs have to have (sn_certificate); 0: any */
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */

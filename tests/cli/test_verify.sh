@@ -10,9 +10,13 @@ run_file "$tmp/r.yaml" "$tmp/out"
 run "$plan" "$tmp/r.yaml" --ranks 4 --verify
 is "a proven layout exits 0" "$rc" 0
 like "it says so, with the ranks that were played" "$out" '^verified: .* \(4 ranks\)$'
+like "and that they compute what one rank does" "$out" '^  and every rank ends a step with the weights of one rank.s'
+certificate=$(printf '%s\n' "$out" | sed -n 's/^certificate: //p')
+like "with a certificate" "$certificate" '^[0-9a-f]{16}$'
 run "$plan" "$tmp/r.yaml" --ranks 4 --verify --json
 is "also as JSON" "$rc" 0
-like "with both keys at the end of the object" "$out" ', "verified": true, "fault": null}$'
+like "with all keys at the end of the object" "$out" \
+    ", \"certificate\": \"$certificate\", \"meaning\": true, \"verified\": true, \"fault\": null}\$"
 run "$plan" "$tmp/r.yaml" --ranks 4 --json
 ok "who does not ask is not told" test "${out#*verified}" = "$out"
 
@@ -22,6 +26,22 @@ sed -i 's/layout: {/layout: {tensor: 4, pipeline: 16, zero: 1, /' "$tmp/large.ya
 run "$plan" "$tmp/large.yaml" --ranks 16384 --verify
 is "16,384 ranks in three axes are proven" "$rc" 0
 like "by those that stand for them, and it says so" "$out" ' ranks stand for 16384: '
+
+# --- a trainer holds its programs to the certificate -----------------------------------------------------
+steps=6 batch=12 layers=2
+run_file "$tmp/c.yaml" "$tmp/c"
+make_tokens "$tmp/tok"
+run "$plan" "$tmp/c.yaml" --ranks 2 --verify
+certificate=$(printf '%s\n' "$out" | sed -n 's/^certificate: //p')
+run mpi 2 "$BUILD/bin/sennit-train" "$tmp/c.yaml" --certificate "$certificate"
+is "programs with their certificate train" "$rc" 0
+like "whose record keeps it" "$(cat "$tmp/c/attempt-1.json")" "\"certificate\": \"$certificate\""
+run mpi 2 "$BUILD/bin/sennit-train" "$tmp/c.yaml" --fresh --certificate 0123456789abcdef
+is "others are refused" "$rc" 2
+like "with both numbers" "$err" "--certificate: 0123456789abcdef was given, .* have $certificate; prove these with"
+run "$BUILD/bin/sennit-train" "$tmp/c.yaml" --certificate 12
+is "what is no certificate is refused" "$rc" 2
+like "with what would work" "$err" 'want the 16 digits that sennit-plan --verify prints'
 
 run "$plan" "$tmp/r.yaml" --verify --explain 0
 is "a program and a verdict at once are refused" "$rc" 2
