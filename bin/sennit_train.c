@@ -336,11 +336,8 @@ static enum sn_status work(struct line *l, struct sn_config *c, struct sn_comm *
                                  .signals = signals,
                                  .recorder = files.recorder,
                                  .attempt = attempt,
-<<<<<<< HEAD
                                  .switches = switches,
-=======
                                  .certificate = l->certificate,
->>>>>>> 469d3cc (meaning: a certificate of what is proven)
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .threads = sn_threads(c, comm->node_size),

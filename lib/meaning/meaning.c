@@ -38,6 +38,18 @@ const char *sn_meaning_gap(const struct sn_config *c)
     return sn_config_compresses(c) ? "what codecs lose is known when it runs" : NULL;
 }
 
+const char *sn_meaning_gap_of(const struct sn_program *p)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct sn_op *op = &p->ops[i];
+        bool known = sn_rule_of(op->kind) || op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE ||
+                     sn_op_is_posted(op);
+        if (!known || op->is_coded)
+            return "some of their operations have no rule yet";
+    }
+    return NULL;
+}
+
 /* --- spaces ----------------------------------------------------------------------------------- */
 
 static enum sn_status init(struct sn_meaning *m, const struct sn_meaning_world *w)

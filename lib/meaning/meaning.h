@@ -45,6 +45,8 @@ struct sn_meaning_world {
 void sn_meaning_reference(struct sn_config *out, const struct sn_config *c);
 /* Why the meaning of this run's programs is not looked into; NULL: it is. */
 const char *sn_meaning_gap(const struct sn_config *c);
+/* The same of a text: it has operations without a rule. */
+const char *sn_meaning_gap_of(const struct sn_program *p);
 /* SN_OK: proven. SN_EFAIL: refuted, the sentence names operation, rank, tensor and what is missing.
  * `override`: the train programs of the ranks, if not NULL. */
 enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
