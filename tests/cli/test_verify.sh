@@ -27,6 +27,14 @@ run "$plan" "$tmp/large.yaml" --ranks 16384 --verify
 is "16,384 ranks in three axes are proven" "$rc" 0
 like "by those that stand for them, and it says so" "$out" ' ranks stand for 16384: '
 
+family=mixtral batch=16 layers=2
+run_file "$tmp/e.yaml" "$tmp/out"
+sed -i 's/layout: {/layout: {expert: 2, zero: 1, /; s/^  family:/  experts: {count: 4, top_k: 2}\n  family:/' "$tmp/e.yaml"
+run "$plan" "$tmp/e.yaml" --ranks 8 --verify
+like "experts that replicas share out are proven, by two groups that do" "$out" \
+    '^  and every rank ends .* \(4 ranks, 2 micro-batches each\)$'
+family=llama
+
 # --- a trainer holds its programs to the certificate -----------------------------------------------------
 steps=6 batch=12 layers=2
 run_file "$tmp/c.yaml" "$tmp/c"
