@@ -8,8 +8,10 @@
 
 #include <string.h>
 
+#define UPDATES(KIND, name) [SN_OP_##KIND] = sn_rule_update,
 static sn_rule *const rules[SN_NKINDS] = {
-    [SN_OP_ZERO] = sn_rule_zero,
+    SN_UPDATE_KINDS(UPDATES) /* of optimizers */
+        [SN_OP_ZERO] = sn_rule_zero,
     [SN_OP_COPY] = sn_rule_copy,
     [SN_OP_ALIAS] = sn_rule_copy,
     [SN_OP_EMBED] = sn_rule_embed,
@@ -48,10 +50,8 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_ROUTER_BIAS] = sn_rule_router_bias,
     [SN_OP_SQ_NORM] = sn_rule_sq_norm,
     [SN_OP_CLIP_SCALE] = sn_rule_clip_scale,
-    [SN_OP_ADAMW] = sn_rule_update,
-    [SN_OP_LION] = sn_rule_update,
-    [SN_OP_SGD] = sn_rule_update,
 };
+#undef UPDATES
 
 sn_rule *sn_rule_of(int kind)
 {
