@@ -137,6 +137,8 @@ bool sn_same_space(struct sn_meaning *m, int a, int b);
 struct sn_slabs *sn_held(const struct sn_visit *s, int buf);
 /* Where a view lies in its buffer now; rows 0: it is absent on this rank. */
 struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v);
+/* Is the rank member 0 of all groups of these bits? */
+bool sn_is_first(const struct sn_job *j, unsigned groups);
 bool sn_has_in(const struct sn_visit *s, int in);
 bool sn_has_out(const struct sn_visit *s, int out);
 /* What an operand holds: slabs whose `at` counts the operand's elements, row after row without

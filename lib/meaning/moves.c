@@ -339,20 +339,12 @@ enum sn_status sn_wait(const struct sn_visit *s, bool *blocked)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
-static bool is_first(const struct sn_job *j, unsigned groups)
-{
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && j->group_index[q] != 0)
-            return false;
-    return true;
-}
-
 /* What experts got, of each layer apart, where this rank routes tokens of its own. */
 static uint64_t load_of(const struct sn_visit *s)
 {
     const struct sn_job *j = s->r->job;
     uint64_t sum = 0;
-    if (j->expert_load < 0 || !is_first(j, j->same_routes))
+    if (j->expert_load < 0 || !sn_is_first(j, j->same_routes))
         return 0;
     const struct sn_slabs *load = sn_held(s, j->expert_load);
     for (int i = 0; i < load->n; i++) {
@@ -372,7 +364,7 @@ enum sn_status sn_agree(const struct sn_visit *s, bool *blocked)
         if (!x)
             return sn_visit_no_memory(s);
         memcpy(x->told, r->told, sizeof(x->told));
-        x->told[SN_TOLD_LOSS] = is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
+        x->told[SN_TOLD_LOSS] = sn_is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
         x->told[SN_TOLD_LOAD] = load_of(s);
         r->agrees = true;
     }

@@ -30,7 +30,7 @@ struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v)
     return a;
 }
 
-static bool is_first(const struct sn_job *j, unsigned groups)
+bool sn_is_first(const struct sn_job *j, unsigned groups)
 {
     for (int q = 0; q < SN_NGROUPS; q++)
         if (groups >> q & 1u && j->group_index[q] != 0)
@@ -40,7 +40,7 @@ static bool is_first(const struct sn_job *j, unsigned groups)
 
 bool sn_has_in(const struct sn_visit *s, int in)
 {
-    bool elsewhere = s->op->in_first >> in & 1u && !is_first(s->r->job, s->op->first_of);
+    bool elsewhere = s->op->in_first >> in & 1u && !sn_is_first(s->r->job, s->op->first_of);
     return s->op->in[in].buf >= 0 && !elsewhere;
 }
 

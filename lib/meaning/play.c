@@ -60,20 +60,12 @@ sn_rule *sn_rule_of(int kind)
 
 /* --- one rank --------------------------------------------------------------------------------- */
 
-static bool is_member_0(const struct sn_job *j, unsigned groups)
-{
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && j->group_index[q] != 0)
-            return false;
-    return true;
-}
-
 static bool is_due(const struct sn_visit *s)
 {
     const struct sn_op *op = s->op;
     int last = s->r->program->micros - 1;
     bool due = op->when == SN_EVERY || s->micro == (op->when == SN_FIRST ? 0 : last);
-    return due && is_member_0(s->r->job, op->only);
+    return due && sn_is_first(s->r->job, op->only);
 }
 
 static enum sn_status run(const struct sn_visit *s, bool *blocked)
