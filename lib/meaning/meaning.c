@@ -33,6 +33,8 @@ void sn_meaning_reference(struct sn_config *out, const struct sn_config *c)
 
 const char *sn_meaning_gap(const struct sn_config *c)
 {
+    if (c->model.layers > SN_MEANING_LAYERS)
+        return "its work grows with the square of the layers, of which it takes 128 at most";
     if (c->model.experts.count > 0 && c->model.experts.router == SN_ROUTER_DENSE)
         return "it has no rules for routers that are dense";
     return sn_config_compresses(c) ? "what codecs lose is known when it runs" : NULL;

@@ -43,6 +43,8 @@ struct sn_meaning_world {
 /* The run of one rank, with one micro-batch and nothing that layouts bring: into *out, which is a
  * copy of a resolved configuration. */
 void sn_meaning_reference(struct sn_config *out, const struct sn_config *c);
+/* Buckets are searched from end to end. */
+enum { SN_MEANING_LAYERS = 128 };
 /* Why the meaning of this run's programs is not looked into; NULL: it is. */
 const char *sn_meaning_gap(const struct sn_config *c);
 /* The same of a text: it has operations without a rule. */
