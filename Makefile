@@ -301,9 +301,9 @@ run-docs: $(BINS)
 
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
-run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits test_exec_device test_meaning_faults)
+run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits test_exec_device test_meaning test_meaning_faults)
 	$(runner) -- $(addsuffix @3600,$(wildcard tests/equiv/*.sh))
-	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(addprefix $(BUILD)/tests/unit/,test_exec_device test_meaning_faults))
+	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(addprefix $(BUILD)/tests/unit/,test_exec_device test_meaning test_meaning_faults))
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tools/deps cluster && $(MAKE) --no-print-directory run-cluster
