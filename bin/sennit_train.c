@@ -128,8 +128,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->supervisor = optarg;
         return SN_OK;
     case CERTIFICATE:
-        l->certificate = strtoull(optarg, &end, 16);
-        if (strlen(optarg) != 16 || *end || l->certificate == 0)
+        l->certificate = strtoull(optarg, NULL, 16);
+        if (strlen(optarg) != 16 || strspn(optarg, "0123456789abcdef") != 16 || l->certificate == 0)
             return sn_fail(
                 err, SN_EINPUT,
                 "--certificate: '%s' is none; want the 16 digits that sennit-plan --verify "

@@ -114,7 +114,7 @@ const struct sn_key sn_keys[] = {
     {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; while it loads or saves, each block that is read or written is progress; 0: never."),
         RANGE(0, 86400, "seconds"), DEFAULT("300")},
     {ROW("run.monitor", BOOL, AT(run.monitor), "Hold every step of several ranks on processors against the plan: a rank, link or switch that takes longer than its peers by it for some steps is named in the log, metrics.jsonl and sennit-run status."),
-        DEFAULT("true")},
+        DEFAULT("false")},
 
     {ROW("model", MAP, NONE, "The model's shape.")},
     {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},

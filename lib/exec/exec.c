@@ -217,10 +217,7 @@ enum sn_acc sn_exec_acc(enum sn_acc_rule r, const struct sn_at *at)
 
 bool sn_exec_is_first(const struct sn_exec *x, unsigned groups)
 {
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && x->job->group_index[q] != 0)
-            return false;
-    return true;
+    return sn_job_is_first(x->job, groups);
 }
 
 void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const struct sn_op *op,

@@ -137,8 +137,6 @@ bool sn_same_space(struct sn_meaning *m, int a, int b);
 struct sn_slabs *sn_held(const struct sn_visit *s, int buf);
 /* Where a view lies in its buffer now; rows 0: it is absent on this rank. */
 struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v);
-/* Is the rank member 0 of all groups of these bits? */
-bool sn_is_first(const struct sn_job *j, unsigned groups);
 bool sn_has_in(const struct sn_visit *s, int in);
 bool sn_has_out(const struct sn_visit *s, int out);
 /* What an operand holds: slabs whose `at` counts the operand's elements, row after row without
@@ -219,7 +217,14 @@ sn_rule sn_rule_route, sn_rule_route_dx, sn_rule_route_loss, sn_rule_moe_permute
 bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct sn_program *p);
 /* Where a view of routed rows lies, counted as struct sn_routing says. */
 struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v);
-/* An operand that says where rows go says it of these. Tokens of another micro-batch are others. */
+/* What says where the rows of a window lie: those of a chunk and of the first round, or of further
+ * ones, by what says it of the rows that were sent. */
+uint64_t sn_route_of_window(const struct sn_visit *s, uint64_t sent);
+/* Are an operation's rows those of a window, before it and after it? */
+bool sn_takes_window(const struct sn_op *op);
+bool sn_gives_window(const struct sn_op *op);
+/* An operand that says where rows go says it of these; of a message that takes a window's rows, of
+ * those that were sent. Tokens of another micro-batch are others. */
 enum sn_status sn_check_route(const struct sn_visit *s, int in, const struct sn_slabs *rows);
 /* Rows that go from one member of an expert group to another: of a sender's tokens to the experts
  * of an owner. */

@@ -206,14 +206,29 @@ static enum sn_status move_rows(const struct sn_visit *s, const struct sn_slabs 
     return is == due ? SN_OK : not_written(s, is, due);
 }
 
+/* What says where rows lie now: as they were sent, or in a window. Theirs has been checked. */
+static enum sn_status route_after(const struct sn_visit *s, uint64_t *route)
+{
+    struct sn_slabs note = {0};
+    enum sn_status st = sn_read(s, SN_MOVE_BOUNDS, &note);
+    *route = st == SN_OK && note.n > 0 ? note.t[0].value : 0;
+    if (sn_gives_window(s->op))
+        *route = sn_route_of_window(s, *route);
+    sn_slabs_fini(&note);
+    return st;
+}
+
 /* A result that other rows of its view stay beside. */
 static enum sn_status write_beside(const struct sn_visit *s, const struct sn_slabs *slabs)
 {
     struct sn_area a = sn_view_area(s, &s->op->out[SN_MOVE_TO]);
     struct sn_slabs *held = sn_held(s, s->op->out[SN_MOVE_TO].buf);
+    uint64_t route;
+    SN_TRY(route_after(s, &route));
     for (int i = 0; i < slabs->n; i++) {
         struct sn_slab t = slabs->t[i];
         t.at += a.at;
+        t.route = t.space[SN_SLAB_ROWS] == SN_SPACE_ANY ? 0 : route;
         sn_slabs_put(held, &s->m->spaces, &t);
     }
     return slabs->failed || held->failed ? sn_visit_no_memory(s) : SN_OK;
@@ -344,7 +359,7 @@ static uint64_t load_of(const struct sn_visit *s)
 {
     const struct sn_job *j = s->r->job;
     uint64_t sum = 0;
-    if (j->expert_load < 0 || !sn_is_first(j, j->same_routes))
+    if (j->expert_load < 0 || !sn_job_is_first(j, j->same_routes))
         return 0;
     const struct sn_slabs *load = sn_held(s, j->expert_load);
     for (int i = 0; i < load->n; i++) {
@@ -364,7 +379,8 @@ enum sn_status sn_agree(const struct sn_visit *s, bool *blocked)
         if (!x)
             return sn_visit_no_memory(s);
         memcpy(x->told, r->told, sizeof(x->told));
-        x->told[SN_TOLD_LOSS] = sn_is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
+        x->told[SN_TOLD_LOSS] =
+            sn_job_is_first(r->job, r->job->same_loss) ? r->told[SN_TOLD_LOSS] : 0;
         x->told[SN_TOLD_LOAD] = load_of(s);
         r->agrees = true;
     }

@@ -30,17 +30,9 @@ struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v)
     return a;
 }
 
-bool sn_is_first(const struct sn_job *j, unsigned groups)
-{
-    for (int q = 0; q < SN_NGROUPS; q++)
-        if (groups >> q & 1u && j->group_index[q] != 0)
-            return false;
-    return true;
-}
-
 bool sn_has_in(const struct sn_visit *s, int in)
 {
-    bool elsewhere = s->op->in_first >> in & 1u && !sn_is_first(s->r->job, s->op->first_of);
+    bool elsewhere = s->op->in_first >> in & 1u && !sn_job_is_first(s->r->job, s->op->first_of);
     return s->op->in[in].buf >= 0 && !elsewhere;
 }
 

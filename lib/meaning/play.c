@@ -65,7 +65,7 @@ static bool is_due(const struct sn_visit *s)
     const struct sn_op *op = s->op;
     int last = s->r->program->micros - 1;
     bool due = op->when == SN_EVERY || s->micro == (op->when == SN_FIRST ? 0 : last);
-    return due && sn_is_first(s->r->job, op->only);
+    return due && sn_job_is_first(s->r->job, op->only);
 }
 
 static enum sn_status run(const struct sn_visit *s, bool *blocked)

@@ -61,18 +61,40 @@ bool sn_routing_init(struct sn_routing *r, const struct sn_job *j, const struct 
 struct sn_area sn_routed_area(const struct sn_rank *r, const struct sn_view *v)
 {
     const struct sn_routing *q = &r->routing;
-    int64_t unit = q->experts * q->tokens, block = 0, n = q->units[v->buf];
+    int64_t unit = q->experts * q->tokens, row = v->offset / v->ld, n = q->units[v->buf];
     if (v->rows < r->program->bufs[v->buf].rows && n > 1) {
-        block = v->offset / v->ld / v->rows;
+        row = row / v->rows * unit + row % v->rows; /* a view that begins inside a unit stays so */
         n = 1;
     }
-    return (struct sn_area){block * unit * v->ld + v->offset % v->ld, n * unit, v->cols, v->ld};
+    return (struct sn_area){row * v->ld + v->offset % v->ld, n * unit, v->cols, v->ld};
 }
 
 static int64_t micro_of(const struct sn_visit *s, const struct sn_slab *t)
 {
     const struct sn_layout_config *l = &s->r->job->config->layout;
     return t->first[SN_SLAB_ROWS] / ((int64_t)l->data * l->micro_batch * s->m->config->model.seq);
+}
+
+uint64_t sn_route_of_window(const struct sn_visit *s, uint64_t sent)
+{
+    uint64_t window = 2 * (uint64_t)s->op->attr.experts.chunk + s->op->extra;
+    return sn_function(sn_name(SN_OP_RECV_OFFSETS, window), &sent, 1);
+}
+
+/* Of two hops the one along the rail is at the window. */
+static bool is_at_window(const struct sn_op *op)
+{
+    return op->kind == SN_OP_EXCHANGE && op->group != SN_GROUP_EXPERT_NODE;
+}
+
+bool sn_takes_window(const struct sn_op *op)
+{
+    return op->kind == SN_OP_GATHER_ROWS || (is_at_window(op) && op->attr.inverse);
+}
+
+bool sn_gives_window(const struct sn_op *op)
+{
+    return op->kind == SN_OP_GATHER_ROWS || (is_at_window(op) && !op->attr.inverse);
 }
 
 enum sn_status sn_check_route(const struct sn_visit *s, int in, const struct sn_slabs *rows)
@@ -84,7 +106,8 @@ enum sn_status sn_check_route(const struct sn_visit *s, int in, const struct sn_
             const struct sn_slab *t = &rows->t[k];
             if (t->value == 0 || t->space[SN_SLAB_ROWS] == SN_SPACE_ANY)
                 continue;
-            if (t->route != note.t[i].value)
+            uint64_t said = note.t[i].value;
+            if (t->route != (sn_takes_window(s->op) ? sn_route_of_window(s, said) : said))
                 st = sn_visit_fault(s, "takes rows that '%s' says nothing of",
                                     s->r->program->bufs[s->op->in[in].buf].name);
             else if (micro_of(s, t) != micro_of(s, &note.t[i]))

@@ -108,7 +108,7 @@ static enum sn_status value_of_counts(const struct sn_visit *s, int in, uint64_t
     if (!sn_has_in(s, in))
         return SN_OK;
     *out = 1;
-    if (s->op->attr.experts.aux_loss <= 0)
+    if (m->config->model.experts.aux_loss <= 0) /* then nobody sums them */
         return SN_OK;
     const struct sn_layout_config *l = &s->r->job->config->layout;
     int64_t of_micro = (int64_t)l->data * l->micro_batch * m->config->model.seq;
@@ -124,40 +124,52 @@ static enum sn_status value_of_counts(const struct sn_visit *s, int in, uint64_t
     return st;
 }
 
+/* What stands in each row of a vector for tokens, to be compared with rows of `cols` columns. */
+static enum sn_status zip_tokens(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols)
+{
+    struct sn_slabs v = {0};
+    int64_t width = s->op->in[in].cols;
+    enum sn_status st = sn_read(s, in, &v);
+    for (int i = 0; i < v.n && st == SN_OK; i++) {
+        struct sn_slab *t = &v.t[i];
+        t->at = sn_corner(t, width).row * cols;
+        t->cols = t->ld = cols;
+        t->space[SN_SLAB_COLS] = SN_SPACE_ANY;
+    }
+    if (st == SN_OK)
+        st = sn_zip_with(s, z, &v, SN_DIM_ROWS);
+    sn_slabs_fini(&v);
+    return st;
+}
+
 /* Linear in dw, which may be a sum over ranks; the losses are added once. */
 enum sn_status sn_rule_route_dx(const struct sn_visit *s)
 {
     const struct sn_experts_attr *a = &s->op->attr.experts;
-    int64_t cols = s->op->out[SN_ROUTE_DX_DLOGITS].cols, width = s->op->in[SN_ROUTE_DX_DW].cols;
-    struct sn_slabs rows = {0}, dw = {0}, out = {0};
+    int64_t cols = s->op->out[SN_ROUTE_DX_DLOGITS].cols;
+    struct sn_slabs rows = {0}, out = {0};
     struct sn_zip z = {0};
     uint64_t counts,
         name = sn_name_float(sn_name_float(name_of_router(s, 5), a->aux_loss), a->z_loss);
     SN_TRY(value_of_counts(s, SN_ROUTE_DX_COUNTS, &counts));
     enum sn_status st = by_rows(s, SN_ROUTE_DX_LOGITS, name_of_router(s, 4), cols, &rows);
-    if (st == SN_OK)
-        st = sn_read(s, SN_ROUTE_DX_DW, &dw);
-    for (int i = 0; i < dw.n && st == SN_OK; i++) {
-        dw.t[i].at = sn_corner(&dw.t[i], width).row * cols;
-        dw.t[i].cols = dw.t[i].ld = cols;
-        dw.t[i].space[SN_SLAB_COLS] = SN_SPACE_ANY;
-    }
     sn_zip_begin(&z, &rows);
     if (st == SN_OK)
-        st = sn_zip_with(s, &z, &dw, SN_DIM_ROWS);
+        st = zip_tokens(s, &z, SN_ROUTE_DX_DW, cols);
+    if (st == SN_OK)
+        st = zip_tokens(s, &z, SN_ROUTE_DX_CHOICE, cols);
     for (int i = 0; i < z.n; i++) {
         struct sn_slab t = z.t[i];
-        uint64_t of_losses[] = {z.value[i][0], counts};
-        t.value = sn_field_mul(z.value[i][0], z.value[i][1]);
+        uint64_t of[] = {z.value[i][0], z.value[i][2], counts};
+        t.value = sn_field_mul(sn_function(name_of_router(s, 7), of, 2), z.value[i][1]);
         if (counts)
-            t.value = sn_field_add(t.value, sn_function(name, of_losses, 2));
+            t.value = sn_field_add(t.value, sn_function(name, of, 3));
         t.space[SN_SLAB_COLS] = SN_SPACE_EXPERTS;
         sn_slabs_push(&out, &t);
     }
     if (st == SN_OK)
         st = sn_write(s, SN_ROUTE_DX_DLOGITS, &out);
     sn_slabs_fini(&rows);
-    sn_slabs_fini(&dw);
     sn_slabs_fini(&out);
     sn_zip_fini(&z);
     return st;
@@ -166,7 +178,10 @@ enum sn_status sn_rule_route_dx(const struct sn_visit *s)
 enum sn_status sn_rule_route_loss(const struct sn_visit *s)
 {
     struct sn_slabs rows = {0};
-    enum sn_status st = by_rows(s, SN_ROUTE_LOSS_LOGITS, name_of_router(s, 6), 1, &rows);
+    uint64_t counts;
+    SN_TRY(value_of_counts(s, SN_ROUTE_LOSS_COUNTS, &counts));
+    enum sn_status st =
+        by_rows(s, SN_ROUTE_LOSS_LOGITS, sn_field_mix(name_of_router(s, 6), counts), 1, &rows);
     for (int i = 0; i < rows.n; i++)
         for (int k = SN_TOLD_BALANCE; k <= SN_TOLD_Z; k++)
             s->r->told[k] = sn_field_add(
@@ -243,30 +258,13 @@ enum sn_status sn_rule_recv_offsets(const struct sn_visit *s)
     for (int i = 0; i < bounds.n; i++)
         token = bounds.t[i].at == 0 ? bounds.t[i].first[SN_SLAB_ROWS] : token;
     if (st == SN_OK)
-        st = write_note(s, SN_RECV_OFFSETS_ARRIVALS, bounds.n > 0 ? bounds.t[0].value : 0, token);
+        st = write_note(s, SN_RECV_OFFSETS_ARRIVALS,
+                        bounds.n > 0 ? sn_route_of_window(s, bounds.t[0].value) : 0, token);
     sn_slabs_fini(&bounds);
     return st;
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
-
-/* What stands in each row of a vector for tokens, to be compared with rows of `cols` columns. */
-static enum sn_status zip_tokens(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols)
-{
-    struct sn_slabs v = {0};
-    int64_t width = s->op->in[in].cols;
-    enum sn_status st = sn_read(s, in, &v);
-    for (int i = 0; i < v.n && st == SN_OK; i++) {
-        struct sn_slab *t = &v.t[i];
-        t->at = sn_corner(t, width).row * cols;
-        t->cols = t->ld = cols;
-        t->space[SN_SLAB_COLS] = SN_SPACE_ANY;
-    }
-    if (st == SN_OK)
-        st = sn_zip_with(s, z, &v, SN_DIM_ROWS);
-    sn_slabs_fini(&v);
-    return st;
-}
 
 /* Tokens' rows, beside `place` and the weights where there are some. */
 static enum sn_status zip_routes(const struct sn_visit *s, struct sn_zip *z, int place, int w,

@@ -3,6 +3,9 @@
  */
 #include "lib/meaning/inner.h"
 
+_Static_assert((int)SN_NORM_DX_DY == (int)SN_NORM_DW_DY && (int)SN_NORM_DX_X == (int)SN_NORM_DW_X,
+               "gradients of norms begin with the same operands");
+
 static bool is_layernorm(int kind)
 {
     return kind == SN_OP_LAYERNORM || kind == SN_OP_LAYERNORM_DX || kind == SN_OP_LAYERNORM_DW;
@@ -168,17 +171,24 @@ static enum sn_status weight_sums(const struct sn_visit *s, const struct sn_zip 
     return st;
 }
 
+/* dy, x and the statistics, which stand first in both kinds but for the weights. */
+static enum sn_status zip_gradient(const struct sn_visit *s, struct sn_zip *z, int stats)
+{
+    struct sn_slabs dy = {0};
+    enum sn_status st = sn_read(s, SN_NORM_DX_DY, &dy);
+    sn_zip_begin(z, &dy);
+    sn_slabs_fini(&dy);
+    if (st == SN_OK)
+        st = zip_more(s, z, SN_NORM_DX_X);
+    return st == SN_OK ? zip_stats(s, z, stats, s->op->in[SN_NORM_DX_DY].cols) : st;
+}
+
 enum sn_status sn_rule_norm_dx(const struct sn_visit *s)
 {
     int64_t cols = s->op->in[SN_NORM_DX_DY].cols;
     struct sn_slabs dx = {0}, g = {0};
     struct sn_zip z = {0};
-    enum sn_status st = sn_read(s, SN_NORM_DX_DY, &dx);
-    sn_zip_begin(&z, &dx);
-    if (st == SN_OK)
-        st = zip_more(s, &z, SN_NORM_DX_X);
-    if (st == SN_OK)
-        st = zip_stats(s, &z, SN_NORM_DX_STATS, cols);
+    enum sn_status st = zip_gradient(s, &z, SN_NORM_DX_STATS);
     if (st == SN_OK)
         st = weight_sums(s, &z, cols, 0, SN_NORM_DX_DW);
     if (st == SN_OK)
@@ -202,19 +212,12 @@ enum sn_status sn_rule_norm_dx(const struct sn_visit *s)
 enum sn_status sn_rule_norm_dw(const struct sn_visit *s)
 {
     int64_t cols = s->op->in[SN_NORM_DW_DY].cols;
-    struct sn_slabs dy = {0};
     struct sn_zip z = {0};
-    enum sn_status st = sn_read(s, SN_NORM_DW_DY, &dy);
-    sn_zip_begin(&z, &dy);
-    if (st == SN_OK)
-        st = zip_more(s, &z, SN_NORM_DW_X);
-    if (st == SN_OK)
-        st = zip_stats(s, &z, SN_NORM_DW_STATS, cols);
+    enum sn_status st = zip_gradient(s, &z, SN_NORM_DW_STATS);
     if (st == SN_OK)
         st = weight_sums(s, &z, cols, 0, SN_NORM_DW_DW);
     if (st == SN_OK)
         st = weight_sums(s, &z, cols, 1, SN_NORM_DW_DB);
     sn_zip_fini(&z);
-    sn_slabs_fini(&dy);
     return st;
 }

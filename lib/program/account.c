@@ -122,6 +122,14 @@ static uint64_t mix_view(uint64_t h, const struct sn_view *v)
     return v->buf < 0 ? mix(h, x, sizeof(x[0])) : mix(h, x, sizeof(x));
 }
 
+bool sn_job_is_first(const struct sn_job *j, unsigned groups)
+{
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (groups >> q & 1u && j->group_index[q] != 0)
+            return false;
+    return true;
+}
+
 uint64_t sn_certificate(const uint64_t *stages, int n)
 {
     uint64_t h = 0xcbf29ce484222325ull;

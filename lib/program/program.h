@@ -456,12 +456,14 @@ struct sn_address {
 struct sn_address sn_buffer_address(const struct sn_program *p, int buf, int slot, int late);
 /* Of all arenas. */
 int64_t sn_job_arena_bytes(const struct sn_job *j);
+/* Is this rank member 0 of all groups of these bits? */
+bool sn_job_is_first(const struct sn_job *j, unsigned groups);
 /* How often each operation of a segment with this `when` runs in one step. */
 int sn_program_runs(const struct sn_program *p, int segment, enum sn_when when);
 /* Hash over every operation, view and offset, without what may differ between ranks of a stage:
  * what they agree on before step 0. */
 uint64_t sn_program_hash(const struct sn_program *p);
-/* Of the programs of all ranks: from the hashes of the pipeline's stages, in order. Never 0. */
+/* Of the programs of all ranks, as sn_program_hash() (so without attributes): from the hashes of the pipeline's stages, in order. Never 0. */
 uint64_t sn_certificate(const uint64_t *stages, int n);
 
 /* Shapes and types of an operation's operands, with no pointers. */

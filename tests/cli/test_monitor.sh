@@ -10,7 +10,7 @@ make_tokens "$tmp/tok"
 # --- slow from the start: of four ranks that sleep their planned time one has a machine slower by a third ---
 eval_every=0 steps=24 batch=8
 run_file "$tmp/paced.yaml" "$tmp/paced"
-sed -i 's/layout: {/layout: {data: 4, /' "$tmp/paced.yaml"
+sed -i 's/threads: 1}/threads: 1, monitor: true}/; s/layout: {/layout: {data: 4, /' "$tmp/paced.yaml"
 printf 'machine: {file: %s}\n' "$tmp/machine.yaml" >>"$tmp/paced.yaml"
 printf 'flops: 1.0e+9\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/machine.yaml"
 printf 'flops: 7.5e+8\nmemory_bandwidth: 1.0e15\noverhead: 0.0\n' >"$tmp/slow.yaml"
@@ -28,7 +28,7 @@ like "paced: also in the lines of its steps" "$(tail -n 1 "$tmp/paced/pace.jsonl
 # --- slow from some step on: rank 1 is stopped for half of the time -------------------------------------
 steps=1000000 batch=8 hidden=192 ffn=512
 run_file "$tmp/run.yaml" "$tmp/run"
-sed -i 's/layout: {/layout: {data: 2, /' "$tmp/run.yaml"
+sed -i 's/threads: 1}/threads: 1, monitor: true}/; s/layout: {/layout: {data: 2, /' "$tmp/run.yaml"
 mpi 2 "$train" "$tmp/run.yaml" >"$tmp/run.out" 2>&1 </dev/null &
 job=$!
 ok "two ranks run" wait_for_step 30 "$tmp/run"
@@ -67,7 +67,7 @@ sed -i 's/threads: 1}/threads: 1, monitor: false}/; s/layout: {/layout: {data: 2
 run mpi 2 "$train" "$tmp/off.yaml"
 is "monitor: false: exit code" "$rc" 0
 cut -d, -f2-4 "$tmp/off/metrics.jsonl" >"$tmp/off.losses"
-sed -i 's/, monitor: false//; s|output: [^,]*|output: '"$tmp/on|" "$tmp/off.yaml"
+sed -i 's/, monitor: false/, monitor: true/; s|output: [^,]*|output: '"$tmp/on|" "$tmp/off.yaml"
 run mpi 2 "$train" "$tmp/off.yaml"
 cut -d, -f2-4 "$tmp/on/metrics.jsonl" >"$tmp/on.losses"
 ok "the same losses with and without" cmp -s "$tmp/on.losses" "$tmp/off.losses"

@@ -47,8 +47,10 @@ like "whose record keeps it" "$(cat "$tmp/c/attempt-1.json")" "\"certificate\": 
 run mpi 2 "$BUILD/bin/sennit-train" "$tmp/c.yaml" --fresh --certificate 0123456789abcdef
 is "others are refused" "$rc" 2
 like "with both numbers" "$err" "--certificate: 0123456789abcdef was given, .* have $certificate; prove these with"
-run "$BUILD/bin/sennit-train" "$tmp/c.yaml" --certificate 12
-is "what is no certificate is refused" "$rc" 2
+for bad in 12 '' -00000000000000f 0x00000000000012 0123456789ABCDEF 0000000000000000 "${certificate}0"; do
+    run "$BUILD/bin/sennit-train" "$tmp/c.yaml" --certificate "$bad"
+    is "'$bad' is no certificate and refused" "$rc" 2
+done
 like "with what would work" "$err" 'want the 16 digits that sennit-plan --verify prints'
 
 run "$plan" "$tmp/r.yaml" --verify --explain 0

@@ -38,6 +38,7 @@ lines() {
 start() { # rank that is slow, -1: none
     rm -rf "$tmp/out"
     run_file "$tmp/r.yaml" "$tmp/out"
+    sed -i '/^run:/s/}$/, monitor: true}/' "$tmp/r.yaml"
     echo "machine: {file: $tmp/m.yaml}" >>"$tmp/r.yaml"
     cat >"$tmp/rank.sh" <<SH
 m=$tmp/m.yaml

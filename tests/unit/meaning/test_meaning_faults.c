@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ALL=1: so many that a gap in the rules would show; else some of each kind. */
+/* ALL=1: so many that a gap in the rules would show; else some of each kind. SEED=N:
+ * others. */
 enum { FAULTS = 200, ALL_FAULTS = 1000 };
 
 /* A fault in the text of one rank: false if it cannot be planted at this operation. */
@@ -337,7 +338,8 @@ int main(void)
     struct sn_err err = {0};
     struct layouts_line line;
     struct count c = {{0}, {0}, 0};
-    struct dice d = {20261126, 0};
+    const char *seed = getenv("SEED");
+    struct dice d = {seed ? strtoull(seed, NULL, 10) : 20261126, 0};
     int total = 0, more = 1, due = getenv("ALL") ? ALL_FAULTS : FAULTS;
     for (int round = 0; total < due && round < 50; round++) {
         FILE *f = fopen("tests/equiv/layouts", "r");
