@@ -4,12 +4,15 @@
 #include "lib/rundir/record.h"
 
 enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_config *c,
-                                   const struct sn_comm *comm, bool trains, struct sn_err *err)
+                                   const struct sn_comm *comm, enum sn_train_files_of of,
+                                   struct sn_err *err)
 {
-    if (comm->rank == 0 && trains)
+    if (comm->rank == 0 && of == SN_FILES_TRAINED)
         SN_TRY(sn_record_run_file(c, err));
     SN_TRY(sn_saver_open(&f->saver, c, err));
-    return comm->size > 1 ? sn_flight_open(&f->recorder, c->run.output, comm->rank, err) : SN_OK;
+    return comm->size > 1 && of != SN_FILES_READ
+               ? sn_flight_open(&f->recorder, c->run.output, comm->rank, err)
+               : SN_OK;
 }
 
 void sn_train_files_close(struct sn_train_files *f)

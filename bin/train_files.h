@@ -16,10 +16,16 @@ struct sn_train_files {
     struct sn_flight_recorder *recorder; /* NULL: one rank */
 };
 
-/* Those of this rank, behind the lock and the attempt's record; a run that `trains` also leaves its
- * run file. The caller ends with sn_train_files_close, also after a failure. */
+enum sn_train_files_of {
+    SN_FILES_TRAINED, /* the run file is left there, too */
+    SN_FILES_PACED,
+    SN_FILES_READ /* nothing is written */
+};
+/* Those of this rank, behind the lock and the attempt's record. The caller ends with
+ * sn_train_files_close, also after a failure. */
 enum sn_status sn_train_files_open(struct sn_train_files *f, const struct sn_config *c,
-                                   const struct sn_comm *comm, bool trains, struct sn_err *err);
+                                   const struct sn_comm *comm, enum sn_train_files_of of,
+                                   struct sn_err *err);
 void sn_train_files_close(struct sn_train_files *f); /* a zeroed one is allowed */
 
 #endif

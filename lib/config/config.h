@@ -75,6 +75,7 @@ struct sn_run_config {
     int threads;      /* 0: auto */
     int hang_timeout; /* seconds; 0: never */
     bool monitor;     /* lib/monitor */
+    int fingerprints; /* lib/replay: those of every so many steps; 0: none */
 };
 
 struct sn_experts_config {  /* of a layer that has experts */

@@ -115,6 +115,8 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 86400, "seconds"), DEFAULT("300")},
     {ROW("run.monitor", BOOL, AT(run.monitor), "Hold every step of several ranks on processors against the plan: a rank, link or switch that takes longer than its peers by it for some steps is named in the log, metrics.jsonl and sennit-run status."),
         DEFAULT("false")},
+    {ROW("run.fingerprints", INT, AT(run.fingerprints), "Of every so many steps, keep what each operation of each rank gave as a fingerprint of 48 bytes in OUTPUT/fingerprints, for sennit-train --replay; those of the last 64 such steps stay; 0: none. On the processor."),
+        RANGE(0, 1000000000, "steps"), DEFAULT("0")},
 
     {ROW("model", MAP, NONE, "The model's shape.")},
     {ROW("model.preset", INCLUDE, NONE, "Name of a shipped model, such as llama-7b.")},

@@ -323,6 +323,7 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
         const struct sn_sched *s = &p->sched[i];
         struct sn_at at = {
             .micro = s->micro, .micros = p->micros, .slot = s->slot, .late = s->late};
+        x->entry = i;
         if (x->timeline)
             x->timeline->sched = i;
         sn_meter_entry(x, i);

@@ -208,6 +208,7 @@ static enum sn_status time_op(struct sn_exec *x, const struct sn_program *p, int
     sn_timeline_computed(x, ended);
     sn_timeline_end(x);
     sn_exec_take_time(x, op, ended - began);
+    sn_results_tell(x, p, i, at);
     return SN_OK;
 }
 

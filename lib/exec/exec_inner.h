@@ -13,6 +13,7 @@
 #include "lib/exec/exec.h"
 #include "lib/exec/meter.h"
 #include "lib/exec/pace.h"
+#include "lib/exec/results.h"
 #include "lib/exec/timeline.h"
 #include "lib/program/opinfo.h"
 
@@ -119,6 +120,8 @@ struct sn_exec {
     void *report_arg;
     struct sn_timeline *timeline; /* of the run under way; NULL: nobody wants it */
     struct sn_meter *meter;       /* NULL: nobody asks */
+    struct sn_results *results;   /* NULL: nobody looks */
+    int entry;                    /* of the schedule, that runs now */
     bool is_timed;                /* wait for each operation, to know what it takes */
 };
 
@@ -218,5 +221,10 @@ void sn_meter_took(struct sn_meter *m, const struct sn_op *op, double seconds);
 void sn_meter_agreed(struct sn_exec *x);
 /* As sn_timeline_moves. */
 struct sn_transfer_times *sn_meter_moves(struct sn_exec *x, const struct sn_op *op);
+
+/* ---- results.c: nothing where nobody looks ---- */
+
+/* Operation i has ended. */
+void sn_results_tell(struct sn_exec *x, const struct sn_program *p, int i, const struct sn_at *at);
 
 #endif

@@ -87,6 +87,9 @@ struct sn_meaning {
     int64_t tokens;    /* of a step; of a reference all that it has */
     uint64_t *found[SN_MEANINGS]; /* by logical tensor: what the reference holds in the end */
     uint64_t told[SN_NTOLD];
+    sn_meaning_look *look; /* NULL: nobody does */
+    void *look_arg;
+    int world;
     struct sn_err *err;
 };
 
@@ -257,5 +260,10 @@ void sn_rank_fini(struct sn_rank *r);
 /* The state before a step. */
 enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r);
 enum sn_status sn_play(struct sn_meaning *m);
+
+/* --- follow.c --------------------------------------------------------------------------------- */
+
+/* The operation has ended: tell what it gave; nothing where nobody looks. */
+enum sn_status sn_tell_results(const struct sn_visit *s);
 
 #endif

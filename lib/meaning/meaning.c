@@ -273,20 +273,44 @@ static enum sn_status play(struct sn_meaning *m, const struct sn_job *const *job
     return st;
 }
 
+/* What is due, and which spaces are one. */
+static enum sn_status begin(struct sn_meaning *m, const struct sn_meaning_world *w,
+                            struct sn_err *err)
+{
+    *m = (struct sn_meaning){.err = err, .config = w->jobs[0]->config};
+    m->tokens = (int64_t)m->config->train.global_batch * m->config->model.seq;
+    enum sn_status st = init(m, w);
+    m->is_reference = true;
+    for (int turn = 0; turn < 2 && st == SN_OK; turn++) { /* first to know which spaces are one */
+        m->binds = turn == 0;
+        st = play(m, &w->reference, 1, NULL, note);
+    }
+    m->is_reference = m->binds = false;
+    return st;
+}
+
 enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
                                 const struct sn_program *const *override, struct sn_err *err)
 {
-    struct sn_meaning m = {.err = err, .config = w->jobs[0]->config};
-    m.tokens = (int64_t)m.config->train.global_batch * m.config->model.seq;
-    enum sn_status st = init(&m, w);
-    m.is_reference = true;
-    for (int turn = 0; turn < 2 && st == SN_OK; turn++) { /* first to know which spaces are one */
-        m.binds = turn == 0;
-        st = play(&m, &w->reference, 1, NULL, note);
-    }
-    m.is_reference = m.binds = false;
+    struct sn_meaning m;
+    enum sn_status st = begin(&m, w, err);
     if (st == SN_OK)
         st = play(&m, w->jobs, w->ranks, override, compare);
+    fini(&m);
+    return st;
+}
+
+enum sn_status sn_meaning_follow(const struct sn_meaning_world *worlds, int n,
+                                 sn_meaning_look *look, void *arg, struct sn_err *err)
+{
+    struct sn_meaning m;
+    enum sn_status st = begin(&m, &worlds[0], err);
+    m.look = look;
+    m.look_arg = arg;
+    for (m.world = 0; m.world < n && st == SN_OK; m.world++) {
+        m.config = worlds[m.world].jobs[0]->config;
+        st = play(&m, worlds[m.world].jobs, worlds[m.world].ranks, NULL, compare);
+    }
     fini(&m);
     return st;
 }

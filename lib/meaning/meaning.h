@@ -54,4 +54,19 @@ const char *sn_meaning_gap_of(const struct sn_program *p);
 enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
                                 const struct sn_program *const *override, struct sn_err *err);
 
+/* What an operation of a world's rank gave: parts of logical tensors, whose `at` counts the
+ * operand's elements, row after row without gaps. Parts of one value and the same spaces are of the
+ * same tensor, whatever world and rank they are of. */
+struct sn_slabs; /* lib/meaning/slabs.h */
+struct sn_meaning_result {
+    int world, rank;
+    int entry, op, out; /* of a message: the entry of its WAIT, and its post */
+    const struct sn_slabs *parts;
+};
+typedef void sn_meaning_look(void *arg, const struct sn_meaning_result *r);
+/* Check worlds of one model and global batch, and tell each result; of each rank in the order of its
+ * program. The reference is worlds[0]'s. */
+enum sn_status sn_meaning_follow(const struct sn_meaning_world *worlds, int n,
+                                 sn_meaning_look *look, void *arg, struct sn_err *err);
+
 #endif

@@ -109,6 +109,8 @@ static enum sn_status go_on(struct sn_meaning *m, struct sn_rank *r, bool *moved
             SN_TRY(run(&s, &blocked));
             if (blocked)
                 return SN_OK;
+            if (is_due(&s))
+                SN_TRY(sn_tell_results(&s));
             *moved = true;
         }
         forget_temporaries(r, e);

@@ -156,7 +156,8 @@ static enum sn_status do_without(struct sn_trainer *t, int64_t step, struct sn_e
 
 /* From the newest state that is whole: in memory, or a checkpoint before step *before. That
  * checkpoint's step in *before, with nothing loaded: it is damaged and to be done without. */
-static enum sn_status continue_before(struct sn_trainer *t, int64_t *before, struct sn_err *err)
+static enum sn_status continue_before(struct sn_trainer *t, int64_t *before, bool is_first,
+                                      struct sn_err *err)
 {
     int64_t step = *before;
     enum sn_status st = find(t, &step, err);
@@ -164,7 +165,7 @@ static enum sn_status continue_before(struct sn_trainer *t, int64_t *before, str
         SN_TRY(sn_trainer_snapshot_find(t, false, step, &t->is_loaded, err));
         if (t->is_loaded)
             return SN_OK;
-        if (step < 0 && *before < INT64_MAX)
+        if (step < 0 && !is_first)
             return sn_fail(err, SN_EIO,
                            "checkpoint: none is whole; restore one, or begin anew with --fresh");
         if (step < 0)
@@ -176,19 +177,19 @@ static enum sn_status continue_before(struct sn_trainer *t, int64_t *before, str
     return st == SN_EIO && step >= 0 ? do_without(t, step, err) : st;
 }
 
-static enum sn_status restore(struct sn_trainer *t, bool fresh, struct sn_err *err)
+static enum sn_status restore(struct sn_trainer *t, bool fresh, int64_t before, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
     struct sn_comm *c = t->env.comm;
-    int64_t before = INT64_MAX;
     if (fresh) {
         SN_TRY(c->ops->agree(c, c->rank == 0 ? s->set_aside(s->self, err) : SN_OK, err));
         SN_TRY(sn_trainer_snapshot_find(t, true, -1, &t->is_loaded, err));
         return begin(t, err);
     }
-    for (bool is_done = false; !is_done;) {
+    bool is_first = true;
+    for (bool is_done = false; !is_done; is_first = false) {
         int64_t last = before;
-        SN_TRY(continue_before(t, &before, err));
+        SN_TRY(continue_before(t, &before, is_first, err));
         is_done = t->is_loaded || before == last; /* or it has begun */
     }
     return SN_OK;
@@ -205,11 +206,11 @@ static void log_factors(const struct sn_trainer *t)
         sn_log(SN_LOG_INFO, "layout.compress.data: the factors of powersgd begin anew");
 }
 
-enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
-                                  struct sn_err *err)
+static enum sn_status restore_all(struct sn_trainer *t, bool fresh, int64_t before,
+                                  enum sn_status st, struct sn_err *err)
 {
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
-    SN_TRY(t->env.comm->ops->agree(t->env.comm, restore(t, fresh, err), err));
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, restore(t, fresh, before, err), err));
     state_to_scalars(t);
     log_factors(t);
     /* Ranks that read different steps (a file system that lags) would train apart in silence. */
@@ -221,6 +222,18 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_stat
                      "all nodes see the same checkpoint directory",
                      (long long)t->state.scalars.step, (long long)step);
     return t->env.comm->ops->agree(t->env.comm, st, err);
+}
+
+enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
+                                  struct sn_err *err)
+{
+    return restore_all(t, fresh, INT64_MAX, st, err);
+}
+
+enum sn_status sn_trainer_restore_before(struct sn_trainer *t, int64_t before, enum sn_status st,
+                                         struct sn_err *err)
+{
+    return restore_all(t, false, before, st, err);
 }
 
 enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err)

@@ -151,6 +151,7 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_metrics_close(t->metrics);
     sn_timeline_destroy(t->timed.timeline);
     sn_trainer_watch_close(t);
+    sn_trainer_record_close(t);
     sn_state_fini(&t->state);
     sn_str_fini(&t->model_text);
     sn_str_fini(&t->layout_text);
@@ -232,14 +233,16 @@ static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct s
     return SN_OK;
 }
 
-static enum sn_status one_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
+enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     double t0 = sn_clock();
     const struct sn_config *c = t->env.config;
     prepare_scalars(t, step);
     SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, err));
     t->ahead.wanted = step < c->train.steps ? step + 1 : 0;
+    sn_trainer_record_begin(t, step);
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
+    SN_TRY(sn_trainer_record_end(t, step, err));
     SN_TRY(sn_trainer_snapshot_end(t, err));
     SN_TRY(check_traffic(t, step, err));
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
@@ -321,7 +324,7 @@ static void mirror_fence(void *self)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
+enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     if (!c->data.train[0])
@@ -337,15 +340,15 @@ static enum sn_status open_train(struct sn_trainer *t, struct sn_err *err)
 
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 {
-    enum sn_status st = open_train(t, err);
+    enum sn_status st = sn_trainer_open_train(t, err);
     SN_TRY(sn_trainer_restore(t, false, st, err));
     SN_TRY(t->env.comm->ops->agree(t->env.comm, sn_trainer_publish(t, err), err));
-    return one_step(t, t->state.scalars.step + 1, err);
+    return sn_trainer_step(t, t->state.scalars.step + 1, err);
 }
 
 static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
 {
-    SN_TRY(open_train(t, err));
+    SN_TRY(sn_trainer_open_train(t, err));
     if (!t->env.pace)
         SN_TRY(open_valid(t, err));
     return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
@@ -358,6 +361,8 @@ static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
         SN_TRY(sn_metrics_open(&t->metrics, c->run.output,
                                t->env.pace ? "pace.jsonl" : "metrics.jsonl", t->state.scalars.step,
                                err));
+    if (c->run.fingerprints > 0 && !t->env.pace)
+        SN_TRY(sn_trainer_record_open(t, c->run.fingerprints, err));
     return t->env.pace ? SN_OK : sn_trainer_save_open(t, err);
 }
 
@@ -442,7 +447,7 @@ static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options 
     t->stepping = sn_clock_date();
     for (int64_t step = first; step <= last && leave < 0; step++) {
         sn_trainer_timed_begin(t, step);
-        SN_TRY(one_step(t, step, err));
+        SN_TRY(sn_trainer_step(t, step, err));
         SN_TRY(sn_trainer_timed_end(t, o, step, err));
         SN_TRY(after_step(t, last, &leave, err));
     }

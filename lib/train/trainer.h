@@ -61,6 +61,19 @@ enum sn_status sn_trainer_run(struct sn_trainer *t, const struct sn_trainer_opti
  * it computes may be wrong (struct sn_device_options, tune). The trainer is good for no other. */
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err);
 
+/* Steps of the run again, from the newest checkpoint before `step` on, until one differs from what
+ * the run has left in run.output: its losses, and fingerprints (run.fingerprints) where there are
+ * some. Changes nothing there. Collective. */
+struct sn_replay_options {
+    int64_t step; /* 1 .. */
+    int rank;     /* of the recorded run, whose fingerprints are compared; -1: all ranks' */
+    const struct sn_config *recorded; /* its resolved configuration; NULL: this one */
+    void (*say)(void *self, const char *lines); /* on rank 0 */
+    void *self;
+};
+enum sn_status sn_trainer_replay(struct sn_trainer *t, const struct sn_replay_options *o,
+                                 bool *differs, struct sn_err *err);
+
 const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
 /* When the first step began, in seconds since 1970; 0: none has. */
 double sn_trainer_stepping(const struct sn_trainer *t);

@@ -11,6 +11,7 @@
 #include "lib/exec/meter.h"
 #include "lib/exec/timeline.h"
 #include "lib/monitor/monitor.h"
+#include "lib/replay/recording.h"
 #include "lib/snapshot/snapshot.h"
 #include "lib/state/replica_check.h"
 #include "lib/train/health.h"
@@ -59,6 +60,13 @@ struct sn_watching {
     struct sn_monitor *monitor;    /* the same */
 };
 
+/* What the operations of some steps give. */
+struct sn_record_step {
+    struct sn_recording *of; /* NULL: nobody asks */
+    struct sn_results *results;
+    int64_t every; /* steps; 0: each, and none goes to a file */
+};
+
 /* What a rank says of itself before step 1. */
 struct sn_rank_summary {
     uint64_t program, config;
@@ -95,6 +103,7 @@ struct sn_trainer {
     struct sn_timing timed;
     struct sn_health health;
     struct sn_watching watching;
+    struct sn_record_step recording;
     float loss_scale;   /* that the step is done with */
     int skipped_in_row; /* steps without an update before the next one */
 };
@@ -105,6 +114,9 @@ enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err);
  * how this rank has fared so far; collective. */
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
                                   struct sn_err *err);
+/* The same from the newest checkpoint before step `before`; the run's begin where there is none. */
+enum sn_status sn_trainer_restore_before(struct sn_trainer *t, int64_t before, enum sn_status st,
+                                         struct sn_err *err);
 /* Afterwards: the weights to whoever computes with them. A failure is this rank's alone. */
 enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err);
 /* save.c. Before step 1: room for asynchronous saves, and the file that they are reported in. */
@@ -177,6 +189,19 @@ int64_t sn_trainer_watch_sent(const struct sn_trainer *t);
 /* What departs now; rank 0. */
 int sn_trainer_watch_findings(const struct sn_trainer *t, const struct sn_finding **out);
 void sn_trainer_watch_close(struct sn_trainer *t);
+
+/* record_step.c: nothing unless it is open. Before the first step: every so many steps are kept in
+ * files, or with 0 each in memory alone. A failure is this rank's alone. */
+enum sn_status sn_trainer_record_open(struct sn_trainer *t, int64_t every, struct sn_err *err);
+/* Around the run of a step, whose tokens are there. */
+void sn_trainer_record_begin(struct sn_trainer *t, int64_t step);
+enum sn_status sn_trainer_record_end(struct sn_trainer *t, int64_t step, struct sn_err *err);
+void sn_trainer_record_close(struct sn_trainer *t);
+
+/* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what
+ * follows. */
+enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err);
+enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err);
 
 /* timed.c: nothing unless struct sn_trainer_options asks. Before the first of the steps `first` ..
  * `last`: room; collective. Around each step, the second collective. */
