@@ -101,4 +101,32 @@ done
 run mpi 4 "$train" "$tmp/run.yaml" --replay 10 --rank 1
 is "one rank: exit code" "$rc" 0
 like "one rank: its results alone" "$out" 'results of 1 rank are those that were recorded, to the last bit'
+
+# --- a defect of memory: floats of a rank are altered while it runs -----------------------------------
+steps=100000 eval_every=0 every=20 hidden=128 ffn=320 saving=
+run_file "$tmp/memory.yaml" "$tmp/memory"
+sed -i 's/threads: 1}/threads: 1, fingerprints: 1}/; s/layout: {/layout: {data: 4, /' "$tmp/memory.yaml"
+mpi 4 "$train" "$tmp/memory.yaml" >"$tmp/memory.out" 2>&1 </dev/null &
+job=$!
+ok "memory: four ranks run" wait_for_step 21 "$tmp/memory"
+altered=$(process_of 2 "$tmp/memory.yaml")
+kill -STOP "$altered"
+run "$BUILD/tests/cli/alter_memory" "$altered"
+may=$rc
+kill -CONT "$altered"
+if [ "$may" = 2 ]; then
+    kill -TERM "$altered"
+    wait "$job"
+    skip "memory: the operation is named" "this user may not write to another process's memory"
+else
+    is "memory: some floats are doubled" "$may" 0
+    rc=0
+    wait "$job" || rc=$?
+    is "memory: the run ends when copies are compared" "$rc" 1
+    last=$(sed -n 's/^{"step": \([0-9]*\),.*/\1/p' "$tmp/memory/metrics.jsonl" | tail -n 1)
+    run mpi 4 "$train" "$tmp/memory.yaml" --replay "$last"
+    is "memory: replayed: exit code" "$rc" 1
+    like "memory: rank and operation are named" "$out" "rank 2 (computes something else from the same operands: [a-z_]+ '[^']*' \(operation|begins the step with another '(weight|master|exp_avg))"
+    ok "memory: no other rank is" sh -c "! printf '%s' \"$out\" | grep -qE 'rank [013] (computes|begins)'"
+fi
 tap_done
