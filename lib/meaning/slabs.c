@@ -173,30 +173,44 @@ static bool same_content(const struct sn_spaces *s, const struct sn_slab *a,
            sn_space(s, a->space[1]) == sn_space(s, b->space[1]);
 }
 
-/* Is b the rows below a, or the columns right of it? Then a becomes both. */
+/* Is b the columns right of a, or the rows below it, as their coordinates and places tell? What is
+ * rarely so is asked first. */
+static bool is_right_of(const struct sn_slab *a, const struct sn_slab *b, bool any)
+{
+    return b->at == a->at + a->cols && a->rows == b->rows &&
+           (any || (b->first[SN_SLAB_COLS] == a->first[SN_SLAB_COLS] + a->cols &&
+                    b->first[SN_SLAB_ROWS] == a->first[SN_SLAB_ROWS])) &&
+           (a->rows == 1 || (a->ld == b->ld && a->cols + b->cols <= a->ld));
+}
+
+static bool is_below(const struct sn_slab *a, const struct sn_slab *b, bool any, int64_t *ld)
+{
+    if (a->cols != b->cols ||
+        (!any && (b->first[SN_SLAB_ROWS] != a->first[SN_SLAB_ROWS] + a->rows ||
+                  b->first[SN_SLAB_COLS] != a->first[SN_SLAB_COLS])))
+        return false;
+    *ld = a->rows > 1 ? a->ld : b->rows > 1 ? b->ld : b->at - a->at;
+    return *ld >= a->cols && b->at == a->at + a->rows * *ld && (b->rows == 1 || b->ld == *ld);
+}
+
+/* If b is, and of the same tensor, a becomes both. */
 static bool join(const struct sn_spaces *s, struct sn_slab *a, const struct sn_slab *b)
 {
+    bool any = a->space[SN_SLAB_ROWS] == SN_SPACE_ANY;
+    int64_t ld = 0;
+    bool right = is_right_of(a, b, any);
+    if (!right && !is_below(a, b, any, &ld))
+        return false;
     if (!same_content(s, a, b))
         return false;
-    bool any = a->space[SN_SLAB_ROWS] == SN_SPACE_ANY;
-    int64_t i = b->first[SN_SLAB_ROWS] - a->first[SN_SLAB_ROWS],
-            j = b->first[SN_SLAB_COLS] - a->first[SN_SLAB_COLS];
-    bool right = (i == 0 && j == a->cols) || any;
-    if (right && a->rows == b->rows && b->at == a->at + a->cols &&
-        (a->rows == 1 || a->ld == b->ld) && (a->rows == 1 || a->cols + b->cols <= a->ld)) {
+    if (right) {
         a->cols += b->cols;
         a->ld = a->rows == 1 ? a->cols : a->ld;
-        return true;
-    }
-    int64_t ld = a->rows > 1 ? a->ld : b->rows > 1 ? b->ld : b->at - a->at;
-    bool below = (j == 0 && i == a->rows) || any;
-    if (below && a->cols == b->cols && ld >= a->cols && b->at == a->at + a->rows * ld &&
-        (b->rows == 1 || b->ld == ld)) {
+    } else {
         a->rows += b->rows;
         a->ld = ld;
-        return true;
     }
-    return false;
+    return true;
 }
 
 /* Make the last slab one with its neighbours, as long as it has some. */
