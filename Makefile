@@ -299,11 +299,13 @@ check-docs: ## Every flag has its line in the man page; docs/RUNFILE.md matches 
 run-docs: $(BINS)
 	@BUILD=$(BUILD) tools/docs
 
+# Programs that take every line of the matrix with ALL=1.
+EQUIV := test_exec_device test_meaning test_meaning_faults test_meaning_searched test_replay_layouts test_match
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
-run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits test_exec_device test_meaning test_meaning_faults)
+run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits $(EQUIV))
 	$(runner) -- $(addsuffix @3600,$(wildcard tests/equiv/*.sh))
-	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(addprefix $(BUILD)/tests/unit/,test_exec_device test_meaning test_meaning_faults))
+	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(addprefix $(BUILD)/tests/unit/,$(EQUIV)))
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tools/deps cluster && $(MAKE) --no-print-directory run-cluster

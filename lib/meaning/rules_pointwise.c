@@ -197,21 +197,75 @@ enum sn_status sn_rule_swiglu_dx(const struct sn_visit *s)
 
 /* --- moves inside a rank ---------------------------------------------------------------------- */
 
+/* a x b blocks of n elements, of which the one in row i and column k goes to row k, column i. */
+struct blocks {
+    int64_t a, b, n;
+};
+
+static int64_t place_of_block(const struct blocks *x, int64_t block)
+{
+    return (block % x->b * x->a + block / x->b) * x->n;
+}
+
+/* Rows of a slab that lie in one block each, `step` blocks apart: as many at once as stay in a row or
+ * a column of blocks. */
+static void transpose_rows(struct sn_slabs *y, const struct sn_slab *t, const struct blocks *x)
+{
+    int64_t step = t->rows > 1 ? t->ld / x->n : 1;
+    bool down = step % x->b == 0; /* a column of blocks */
+    for (int64_t r = 0, n; r < t->rows; r += n) {
+        struct sn_slab part = *t;
+        int64_t block = t->at / x->n + r * step, fit = (x->b - 1 - block % x->b) / step + 1;
+        n = t->rows - r;
+        if (!down && n > fit)
+            n = fit;
+        part.at = place_of_block(x, block) + t->at % x->n;
+        part.rows = n;
+        part.ld = n == 1 ? t->cols : (down ? step / x->b : step * x->a) * x->n;
+        part.first[SN_SLAB_ROWS] += r;
+        sn_slabs_push(y, &part);
+    }
+}
+
+static void transpose_slab(struct sn_slabs *y, const struct sn_slab *t, const struct blocks *x)
+{
+    int64_t first = t->at / x->n, last = (t->at + (t->rows - 1) * t->ld + t->cols - 1) / x->n;
+    if (first == last) {
+        struct sn_slab all = *t;
+        all.at += place_of_block(x, first) - first * x->n;
+        sn_slabs_push(y, &all);
+        return;
+    }
+    if (t->rows == 1 || t->ld % x->n == 0) {
+        for (int64_t c = 0, n; c < t->cols; c += n) { /* of one block each */
+            struct sn_slab part = *t;
+            part.at += c;
+            part.first[SN_SLAB_COLS] += c;
+            n = x->n - part.at % x->n < t->cols - c ? x->n - part.at % x->n : t->cols - c;
+            part.cols = n;
+            part.ld = t->rows == 1 ? n : t->ld;
+            transpose_rows(y, &part, x);
+        }
+        return;
+    }
+    for (int64_t block = first; block <= last; block++) {
+        struct sn_area area = {block * x->n, 1, x->n, x->n};
+        int before = y->n;
+        (void)sn_slab_cut(y, t, &area);
+        for (int q = before; q < y->n; q++)
+            y->t[q].at += place_of_block(x, block) - block * x->n;
+    }
+}
+
 enum sn_status sn_rule_transpose(const struct sn_visit *s)
 {
     const struct sn_view *v = &s->op->in[SN_TRANSPOSE_X];
-    int64_t a = s->op->attr.blocks_a, b = s->op->attr.blocks_b, n = v->rows * v->cols / (a * b);
+    struct blocks of = {s->op->attr.blocks_a, s->op->attr.blocks_b, 0};
     struct sn_slabs x = {0}, y = {0};
+    of.n = v->rows * v->cols / (of.a * of.b);
     enum sn_status st = sn_read(s, SN_TRANSPOSE_X, &x);
-    for (int64_t i = 0; i < a && st == SN_OK; i++)
-        for (int64_t k = 0; k < b; k++) {
-            struct sn_area block = {(i * b + k) * n, 1, n, n};
-            int before = y.n;
-            for (int q = 0; q < x.n; q++)
-                (void)sn_slab_cut(&y, &x.t[q], &block);
-            for (int q = before; q < y.n; q++)
-                y.t[q].at += ((k * a + i) - (i * b + k)) * n;
-        }
+    for (int i = 0; i < x.n && st == SN_OK; i++)
+        transpose_slab(&y, &x.t[i], &of);
     if (st == SN_OK && y.failed)
         st = sn_visit_no_memory(s);
     if (st == SN_OK)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOME = 48, ALL_LAYOUTS = 2000, OF_A_MODEL = 8 };
+enum { SOME = 16, ALL_LAYOUTS = 2000, OF_A_MODEL = 8 };
 
 struct count {
     int proven, gaps, ranks_most, overlapped, experts, pipelines;
