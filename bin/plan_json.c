@@ -131,12 +131,28 @@ static void json_time(struct sn_str *out, const struct sn_sim_stage *t)
                t->busy - t->update, t->update, t->idle);
 }
 
+/* Kinds of messages. */
+static void json_approximate(struct sn_str *out, unsigned coded)
+{
+    const char *comma = "";
+    sn_str_add(out, ", \"approximate\": [");
+    for (int c = 0; c < SN_NCODED; c++) {
+        if (!(coded >> c & 1u))
+            continue;
+        sn_str_add(out, "%s\"%s\"", comma, sn_coded_name((enum sn_coded)c));
+        comma = ", ";
+    }
+    sn_str_add(out, "]");
+}
+
 static void json_verdict(struct sn_str *out, const struct sn_plan *p)
 {
     const struct sn_meaning_proof *m = &p->meaning;
     bool means = m->gap || m->holds;
     if (m->holds)
         sn_str_add(out, ", \"certificate\": \"%016" PRIx64 "\"", m->certificate);
+    if (m->holds)
+        json_approximate(out, m->approximate);
     sn_str_add(out, ", \"meaning\": %s", m->gap ? "null" : m->holds ? "true" : "false");
     sn_str_add(out, ", \"verified\": %s, \"fault\": ", p->proof.holds && means ? "true" : "false");
     if (p->proof.holds && means)

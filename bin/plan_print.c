@@ -55,6 +55,19 @@ static void text_verdict(const struct sn_plan *p)
                      p->proof.played, p->ranks);
 }
 
+static void text_approximate(unsigned coded)
+{
+    const char *comma = "  but for what codecs lose of what they send (layout.compress: ";
+    for (int c = 0; c < SN_NCODED; c++) {
+        if (!(coded >> c & 1u))
+            continue;
+        (void)printf("%s%s", comma, sn_coded_name((enum sn_coded)c));
+        comma = ", ";
+    }
+    if (coded)
+        (void)printf(")\n");
+}
+
 static void text_meaning(const struct sn_plan *p)
 {
     const struct sn_meaning_proof *m = &p->meaning;
@@ -67,6 +80,8 @@ static void text_meaning(const struct sn_plan *p)
                      "is summed once over "
                      "every micro-batch and replica (%d rank%s, %d micro-batch%s each)\n",
                      m->ranks, m->ranks == 1 ? "" : "s", m->micros, m->micros == 1 ? "" : "es");
+    if (m->holds)
+        text_approximate(m->approximate);
     if (m->holds)
         (void)printf("certificate: %016" PRIx64 "\n", m->certificate);
 }

@@ -72,7 +72,8 @@ struct sn_rank {
     struct sn_inbox *inboxes;
     int n_inboxes, cap_inboxes;
     struct sn_routing routing;
-    bool agrees; /* it has told the others, and waits for what they say */
+    int64_t *share_of; /* by buffer: values of each of its streams; 0: it holds none */
+    bool agrees;       /* it has told the others, and waits for what they say */
 };
 
 struct sn_meaning {
@@ -244,8 +245,17 @@ struct sn_token_span {
 };
 struct sn_token_span sn_tokens_of(const struct sn_visit *s, bool share);
 
+/* rules_codec.c */
+sn_rule sn_rule_encode, sn_rule_decode;
+bool sn_streams_init(struct sn_rank *r);
+/* Where a view of streams lies, counted in values. */
+struct sn_area sn_streams_area(const struct sn_rank *r, const struct sn_view *v);
+
 /* --- messages --------------------------------------------------------------------------------- */
 
+/* Elements from .. from + n - 1 of what was sent, which come to lie at `to`. */
+void sn_move_part(const struct sn_slabs *sent, int64_t from, int64_t n, int64_t to,
+                  struct sn_slabs *out);
 enum sn_status sn_post(const struct sn_visit *s);
 /* Not there yet: *blocked. */
 void sn_queues_fini(struct sn_rank *r);

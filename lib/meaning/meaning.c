@@ -37,7 +37,12 @@ const char *sn_meaning_gap(const struct sn_config *c)
         return "its work grows with the square of the layers, of which it takes 128 at most";
     if (c->model.experts.count > 0 && c->model.experts.router == SN_ROUTER_DENSE)
         return "it has no rules for routers that are dense";
-    return sn_config_compresses(c) ? "what codecs lose is known when it runs" : NULL;
+    const struct sn_coding *z = c->layout.compress.coding;
+    if (z[SN_CODED_EXPERT].on)
+        return "it has no rules for streams of tokens on their way to experts";
+    if (z[SN_CODED_DATA].on && z[SN_CODED_DATA].rank > 0)
+        return "the factors of powersgd are no gradients";
+    return NULL;
 }
 
 const char *sn_meaning_gap_of(const struct sn_program *p)
@@ -46,10 +51,19 @@ const char *sn_meaning_gap_of(const struct sn_program *p)
         const struct sn_op *op = &p->ops[i];
         bool known = sn_rule_of(op->kind) || op->kind == SN_OP_WAIT || op->kind == SN_OP_AGREE ||
                      sn_op_is_posted(op);
-        if (!known || op->is_coded)
+        if (!known)
             return "some of their operations have no rule yet";
     }
     return NULL;
+}
+
+unsigned sn_meaning_approximate(const struct sn_program *p)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == SN_OP_ENCODE && p->ops[i].attr.stream.codec[0].kind != SN_CODEC_MPC)
+            bits |= 1u << p->ops[i].attr.stream.coded;
+    return bits;
 }
 
 /* --- spaces ----------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
  * that what is computed again is what was computed first. A wrong program passes with a probability
  * of less than 1e-12 (Schwartz 1980; Zippel 1979).
  *
- * Not looked into: rounding; what codecs lose (their values are taken for exact, and counted);
+ * Not looked into: rounding; what codecs lose (their values are taken for exact);
  * which tokens a router sends to which expert; further rounds of the experts' window; where buffers
  * lie in memory (verify.h proves that what is under way is left alone).
  */
@@ -49,6 +49,8 @@ enum { SN_MEANING_LAYERS = 128 };
 const char *sn_meaning_gap(const struct sn_config *c);
 /* The same of a text: it has operations without a rule. */
 const char *sn_meaning_gap_of(const struct sn_program *p);
+/* Bit c: messages of enum sn_coded c lose something on their way, by the codecs of this text. */
+unsigned sn_meaning_approximate(const struct sn_program *p);
 /* SN_OK: proven. SN_EFAIL: refuted, the sentence names operation, rank, tensor and what is missing.
  * `override`: the train programs of the ranks, if not NULL. */
 enum sn_status sn_meaning_check(const struct sn_meaning_world *w,

@@ -134,9 +134,8 @@ static int64_t elements(const struct sn_slabs *t)
     return n;
 }
 
-/* Elements from .. from + n - 1 of what was sent, which come to lie at `to`. */
-static void move_part(const struct sn_slabs *sent, int64_t from, int64_t n, int64_t to,
-                      struct sn_slabs *out)
+void sn_move_part(const struct sn_slabs *sent, int64_t from, int64_t n, int64_t to,
+                  struct sn_slabs *out)
 {
     struct sn_area a = {from, 1, n, n};
     int before = out->n;
@@ -154,7 +153,7 @@ static enum sn_status sum_members(const struct sn_visit *s, struct sn_sent *cons
     enum sn_status st = SN_OK;
     for (int i = 0; i < size && st == SN_OK; i++) {
         part.n = 0;
-        move_part(&sent[i]->slabs, from, n, 0, &part);
+        sn_move_part(&sent[i]->slabs, from, n, 0, &part);
         for (int k = 0; k < part.n && st == SN_OK; k++)
             st = sn_collect(s, out, &part.t[k]);
         if (st == SN_OK && elements(&part) != elements(out))
@@ -170,16 +169,17 @@ static enum sn_status result(const struct sn_visit *s, struct sn_sent *const *se
 {
     const struct sn_op *op = s->op;
     int index = s->r->job->group_index[op->group];
-    int64_t n = op->in[SN_MOVE_FROM].rows * op->in[SN_MOVE_FROM].cols;
+    struct sn_area a = sn_view_area(s, &op->in[SN_MOVE_FROM]);
+    int64_t n = a.rows * a.cols;
     if (op->kind == SN_OP_ALL_REDUCE)
         return sum_members(s, sent, size, 0, n, out);
     if (op->kind == SN_OP_REDUCE_SCATTER)
         return sum_members(s, sent, size, index * (n / size), n / size, out);
     for (int i = 0; i < size; i++)
         if (op->kind == SN_OP_ALL_GATHER)
-            move_part(&sent[i]->slabs, 0, n, i * n, out);
+            sn_move_part(&sent[i]->slabs, 0, n, i * n, out);
         else
-            move_part(&sent[i]->slabs, index * (n / size), n / size, i * (n / size), out);
+            sn_move_part(&sent[i]->slabs, index * (n / size), n / size, i * (n / size), out);
     return out->failed ? sn_visit_no_memory(s) : SN_OK;
 }
 
@@ -200,8 +200,8 @@ static enum sn_status move_rows(const struct sn_visit *s, const struct sn_slabs 
     struct sn_token_span t = sn_tokens_of(s, true);
     int64_t cols = s->op->in[SN_MOVE_FROM].cols, before = elements(out);
     for (int e = 0; e < r->here; e++)
-        move_part(sent, ((p->source + e) * r->tokens + t.first) * cols, t.n * cols,
-                  ((p->there + e) * r->tokens + t.first) * cols, out);
+        sn_move_part(sent, ((p->source + e) * r->tokens + t.first) * cols, t.n * cols,
+                     ((p->there + e) * r->tokens + t.first) * cols, out);
     int64_t due = r->here * t.n * cols, is = elements(out) - before;
     return is == due ? SN_OK : not_written(s, is, due);
 }
@@ -267,8 +267,8 @@ static enum sn_status gather_rows(const struct sn_visit *s, struct sn_sent *cons
     for (int i = 0; i < s->r->job->group_size[s->op->group]; i++) {
         part.n = 0;
         for (int64_t e = 0; e < rows; e++)
-            move_part(&sent[i]->slabs, (e * r->tokens + t.first) * cols, t.n * cols,
-                      (e * r->tokens + t.first) * cols, &part);
+            sn_move_part(&sent[i]->slabs, (e * r->tokens + t.first) * cols, t.n * cols,
+                         (e * r->tokens + t.first) * cols, &part);
         for (int k = 0; k < part.n && st == SN_OK; k++)
             st = sn_collect(s, &out, &part.t[k]);
         int64_t is = elements(s->op->attr.inverse ? &part : &out);

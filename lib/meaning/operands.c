@@ -20,6 +20,8 @@ struct sn_area sn_view_area(const struct sn_visit *s, const struct sn_view *v)
         return (struct sn_area){0};
     if (s->r->routing.units && s->r->routing.units[v->buf] > 0)
         return sn_routed_area(s->r, v);
+    if (s->r->share_of[v->buf] > 0)
+        return sn_streams_area(s->r, v);
     struct sn_area a = {v->offset, v->rows, v->cols, v->rows > 1 ? v->ld : v->cols};
     const struct sn_job *j = s->r->job;
     if (v->index == SN_AT_MICRO)

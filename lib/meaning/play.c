@@ -50,6 +50,8 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_ROUTER_BIAS] = sn_rule_router_bias,
     [SN_OP_SQ_NORM] = sn_rule_sq_norm,
     [SN_OP_CLIP_SCALE] = sn_rule_clip_scale,
+    [SN_OP_ENCODE] = sn_rule_encode,
+    [SN_OP_DECODE] = sn_rule_decode,
 };
 #undef UPDATES
 
@@ -150,7 +152,7 @@ enum sn_status sn_rank_init(struct sn_meaning *m, struct sn_rank *r, const struc
     r->first_held = sn_alloc_n((size_t)p->n_bufs + 1, sizeof(int));
     r->op_of_id = sn_alloc_n((size_t)p->next_id + 1, sizeof(int));
     r->pending = sn_alloc_n(((size_t)p->next_id + 1) * (size_t)r->slots, sizeof(*r->pending));
-    bool good = sn_routing_init(&r->routing, job, p);
+    bool good = sn_routing_init(&r->routing, job, p) && sn_streams_init(r);
     if (!r->first_held || !r->op_of_id || !r->pending || !good)
         return sn_fail(m->err, SN_ENOMEM, "meaning: no memory for rank %d", job->rank);
     for (int b = 0; b < p->n_bufs; b++)
@@ -174,6 +176,7 @@ void sn_rank_fini(struct sn_rank *r)
     sn_free(r->op_of_id);
     sn_free(r->pending);
     sn_free(r->routing.units);
+    sn_free(r->share_of);
     sn_queues_fini(r);
 }
 

@@ -85,6 +85,8 @@ static enum sn_status check(struct sn_meaning_proof *out, const struct world *w,
         return SN_OK;
     struct sn_meaning_world m = {w->jobs, w->ranks, w->reference};
     enum sn_status st = sn_meaning_check(&m, NULL, &out->fault);
+    for (int i = 0; i < w->ranks; i++)
+        out->approximate |= sn_meaning_approximate(&w->jobs[i]->train);
     out->ranks = w->ranks;
     out->micros = w->jobs[0]->train.micros;
     out->holds = st == SN_OK;

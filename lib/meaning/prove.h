@@ -11,6 +11,7 @@ struct sn_meaning_proof {
     const char *gap;      /* why it was not looked into; NULL: it was */
     int ranks;            /* that were played, */
     int micros;           /* with so many micro-batches each */
+    unsigned approximate; /* bit c: messages of enum sn_coded c lose something on their way */
     uint64_t certificate; /* of the programs that were asked about, once they are proven */
     struct sn_err fault;
 };

@@ -40,7 +40,9 @@ static enum sn_status follow_both(struct sn_match *m, const struct sn_config *re
     for (int i = 0; i < 2 && !why; i++)
         why = sn_meaning_gap(both[i]);
     for (int i = 0; i < m->ranks && !why; i++)
-        why = sn_meaning_gap_of(&m->jobs[i]->train);
+        why = sn_meaning_approximate(&m->jobs[i]->train)
+                  ? "codecs lose something of what its ranks send"
+                  : sn_meaning_gap_of(&m->jobs[i]->train);
     why = why ? why : sn_meaning_gap_of(&m->mine->train);
     if (why)
         return gap(why, err);

@@ -35,6 +35,17 @@ like "experts that replicas share out are proven, by two groups that do" "$out" 
     '^  and every rank ends .* \(4 ranks, 2 micro-batches each\)$'
 family=llama
 
+# --- what is compressed --------------------------------------------------------------------------------
+layers=2 batch=12
+run_file "$tmp/z.yaml" "$tmp/z"
+sed -i 's/layout: {/layout: {data: 2, tensor: 2, compress: {data: fp8, tensor: mpc}, /' "$tmp/z.yaml"
+run "$plan" "$tmp/z.yaml" --ranks 4 --verify
+is "with codecs: exit code" "$rc" 0
+like "with codecs: proven" "$out" '^  and every rank ends .* \(4 ranks, '
+like "with codecs: what loses something is named, mpc is not" "$out" '^  but for what codecs lose of what they send \(layout.compress: data\)$'
+run "$plan" "$tmp/z.yaml" --ranks 4 --verify --json
+like "with codecs: in JSON" "$out" '"approximate": \["data"\], "meaning": true'
+
 # --- a trainer holds its programs to the certificate -----------------------------------------------------
 steps=6 batch=12 layers=2
 run_file "$tmp/c.yaml" "$tmp/c"

@@ -24,8 +24,7 @@ static const struct key defaults[] = {
     {MODEL, "init_std", "0.05"},   {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
     {MODEL, "experts", NULL},      {MODEL, "share_layers", NULL}, {TRAIN, "steps", "20"},
     {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},    {TRAIN, "freeze", NULL},
-    {TRAIN, "optimizer", NULL},
-    {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
+    {TRAIN, "optimizer", NULL},    {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
 };
 
 static struct key *find(struct keys *k, const char *name)
@@ -103,6 +102,42 @@ int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err)
     while (fgets(text, sizeof(text), f))
         if (text[0] != '#' && text[0] != '\n')
             return layouts_read(out, text, err) == SN_OK ? 1 : -1;
+    return 0;
+}
+
+/* With what a kind adds to a line. False: it is none. */
+static bool add_codecs(char *text, size_t room, const char *kind)
+{
+    size_t n = strcspn(text, "\n");
+    if (strncmp(kind, "near=", 5) == 0)
+        return true;
+    if (strcmp(kind, "same") == 0)
+        (void)snprintf(text + n, room - n,
+                       " compress={\"data\":\"mpc\",\"zero\":\"mpc\",\"tensor\":\"mpc\","
+                       "\"pipeline\":\"mpc\"}");
+    else if (strcmp(kind, "rows") == 0)
+        (void)snprintf(text + n, room - n, " compress={\"expert\":\"bf16\"}");
+    else if (strncmp(kind, "levels=", 7) == 0)
+        (void)snprintf(text + n, room - n,
+                       " compress={\"data\":\"mpc/mpc\",\"zero\":\"mpc\",\"node\":%s}", kind + 7);
+    else
+        return false;
+    return true;
+}
+
+int layouts_next_coded(FILE *f, char kind[LAYOUTS_KIND], struct layouts_line *l, struct sn_err *err)
+{
+    char text[LINE_MAX_BYTES + 128];
+    while (fgets(text, LINE_MAX_BYTES, f)) {
+        int at = 0;
+        if (text[0] == '#' || text[0] == '\n')
+            continue;
+        if (sscanf(text, "%31s %n", kind, &at) != 1 || !add_codecs(text, sizeof(text), kind)) {
+            (void)sn_fail(err, SN_EINPUT, "%.40s: want same, rows, levels=N or near=LIMIT", text);
+            return -1;
+        }
+        return layouts_read(l, text + at, err) == SN_OK ? 1 : -1;
+    }
     return 0;
 }
 

@@ -21,6 +21,10 @@ enum sn_status layouts_read(struct layouts_line *out, char *text, struct sn_err 
 /* The next line that is no comment: 1, or 0 at the end of the file. -1: *err says what is wrong,
  * the run file's rules included. */
 int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err);
+/* The same of tests/equiv/compress, with the codecs that the kind of a line stands for. */
+enum { LAYOUTS_KIND = 32 };
+int layouts_next_coded(FILE *f, char kind[LAYOUTS_KIND], struct layouts_line *out,
+                       struct sn_err *err);
 /* The same model, trained by one rank; where routers are balanced, on as many sequences at once. */
 struct sn_config layouts_reference(const struct sn_config *c);
 

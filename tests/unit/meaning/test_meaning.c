@@ -47,8 +47,35 @@ static void the_whole_matrix_is_proven(bool overlaps)
         (void)fclose(f);
 }
 
+/* What travels as streams of codecs is summed and handed on like what does not. */
+static void what_is_compressed_is_proven(void)
+{
+    struct sn_err err = {0};
+    struct layouts_line line;
+    char kind[LAYOUTS_KIND];
+    int more = 1, proven = 0, gaps = 0;
+    FILE *f = fopen("tests/equiv/compress", "r");
+    while (f && (more = layouts_next_coded(f, kind, &line, &err)) > 0) {
+        struct verify_world w;
+        if (sn_meaning_gap(&line.config)) {
+            gaps++;
+            continue;
+        }
+        bool good = verify_world_compile(&w, &line.config) && meaning_of(&w, false, &err) == SN_OK;
+        if (!good)
+            tap_ok(false, "%s %s is proven: %s", kind, line.name, err.text);
+        proven += good;
+        verify_world_fini(&w);
+    }
+    tap_ok(f && more == 0 && proven > 20,
+           "%d layouts with codecs are proven, %d not looked into %s", proven, gaps, err.text);
+    if (f)
+        (void)fclose(f);
+}
+
 int main(void)
 {
+    what_is_compressed_is_proven();
     the_whole_matrix_is_proven(false);
     the_whole_matrix_is_proven(true);
     return tap_done();

@@ -233,6 +233,25 @@ static bool transposed(struct sn_program *p, int at, struct dice *d)
     return true;
 }
 
+/* A codec that takes other shares of the values, or sums others. */
+static bool other_streams(struct sn_program *p, int at, struct dice *d)
+{
+    struct sn_op *op = &p->ops[at];
+    bool encodes = op->kind == SN_OP_ENCODE, decodes = op->kind == SN_OP_DECODE;
+    if ((!encodes && !decodes) || op->attr.blocks_a < 2)
+        return false;
+    if (decodes && roll(d, 2)) {
+        if (op->out[SN_DECODE_Y].rows * op->out[SN_DECODE_Y].cols <= op->attr.stream.share)
+            return false; /* a sum that is a hand-over has no room for more */
+        op->attr.inverse = !op->attr.inverse;
+        return true;
+    }
+    if (op->attr.blocks_b <= 1 || (op->attr.blocks_b == op->attr.blocks_a && !op->attr.inverse))
+        return false; /* they are in order, however many go to each */
+    op->attr.blocks_b = 1;
+    return true;
+}
+
 /* clang-format off */
 static const struct {
     const char *name;
@@ -252,6 +271,7 @@ static const struct {
     {"another entry of the schedule", other_entry, true},
     {"a sum at another time", other_group, true},
     {"a transposed weight", transposed, true},
+    {"other streams", other_streams, true},
 };
 /* clang-format on */
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
@@ -333,35 +353,60 @@ static void try_fault(struct verify_world *w, const char *name, struct dice *d, 
     restore(w);
 }
 
-int main(void)
+struct table {
+    const char *path;
+    bool coded;
+};
+
+static int next_of(const struct table *t, FILE *f, struct layouts_line *line, struct sn_err *err)
+{
+    char kind[LAYOUTS_KIND];
+    return t->coded ? layouts_next_coded(f, kind, line, err) : layouts_next(f, line, err);
+}
+
+static int planted_in_all(const struct count *c)
+{
+    int total = 0;
+    for (int k = 0; k < KINDS; k++)
+        total += c->planted[k];
+    return total;
+}
+
+/* Three faults in each line of a table, or in every fourth. */
+static void try_table(const struct table *t, struct dice *d, struct count *c, int due)
 {
     struct sn_err err = {0};
     struct layouts_line line;
+    FILE *f = fopen(t->path, "r");
+    while (f && planted_in_all(c) < due && next_of(t, f, &line, &err) > 0) {
+        struct verify_world w;
+        bool skips = due == FAULTS && roll(d, 4) > 0;
+        if (skips || sn_meaning_gap(&line.config))
+            continue;
+        if (verify_world_compile(&w, &line.config))
+            for (int i = 0; i < 3; i++)
+                try_fault(&w, line.name, d, c);
+        verify_world_fini(&w);
+    }
+    if (f)
+        (void)fclose(f);
+}
+
+int main(void)
+{
+    static const struct table tables[] = {{"tests/equiv/layouts", false},
+                                          {"tests/equiv/compress", true}};
     struct count c = {{0}, {0}, 0};
     const char *seed = getenv("SEED");
     struct dice d = {seed ? strtoull(seed, NULL, 10) : 20261126, 0};
-    int total = 0, more = 1, due = getenv("ALL") ? ALL_FAULTS : FAULTS;
-    for (int round = 0; total < due && round < 50; round++) {
-        FILE *f = fopen("tests/equiv/layouts", "r");
-        while (f && total < due && (more = layouts_next(f, &line, &err)) > 0) {
-            struct verify_world w;
-            bool skips = due == FAULTS && roll(&d, 4) > 0;
-            if (skips || sn_meaning_gap(&line.config))
-                continue;
-            if (verify_world_compile(&w, &line.config))
-                for (int i = 0; i < 3; i++)
-                    try_fault(&w, line.name, &d, &c);
-            verify_world_fini(&w);
-            total = 0;
-            for (int k = 0; k < KINDS; k++)
-                total += c.planted[k];
-        }
-        if (f)
-            (void)fclose(f);
-    }
+    int due = getenv("ALL") ? ALL_FAULTS : FAULTS;
+    for (int round = 0; planted_in_all(&c) < due && round < 50; round++)
+        for (int t = 0; t < 2; t++)
+            try_table(&tables[t], &d, &c, due);
     for (int k = 0; k < KINDS; k++)
         tap_ok(c.planted[k] > 0 && c.refuted[k] == c.planted[k], "%s: %d of %d are refuted",
                kinds[k].name, c.refuted[k], c.planted[k]);
+    int total = planted_in_all(&c);
     tap_ok(total >= due, "%d faults were planted; %d are hangs and nothing else", total, c.hangs);
     return tap_done();
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 8 /* losses part by then */, STEPS_OF_BITS = 4, LINE_ROOM = 600 };
+enum { STEPS = 8 /* losses part by then */, STEPS_OF_BITS = 4 };
 
 /* What the step programs of all ranks hold. */
 struct held {
@@ -43,26 +43,6 @@ static bool same_bits(const struct layout_run *a, const struct layout_run *b)
 {
     return memcmp(a->loss, b->loss, sizeof(a->loss)) == 0 &&
            memcmp(a->norm, b->norm, sizeof(a->norm)) == 0 && a->val_loss == b->val_loss;
-}
-
-/* With what a kind adds to a line. False: it is none. */
-static bool add_codecs(char *text, size_t room, const char *kind)
-{
-    size_t n = strcspn(text, "\n");
-    if (strncmp(kind, "near=", 5) == 0)
-        return true;
-    if (strcmp(kind, "same") == 0)
-        (void)snprintf(text + n, room - n,
-                       " compress={\"data\":\"mpc\",\"zero\":\"mpc\",\"tensor\":\"mpc\","
-                       "\"pipeline\":\"mpc\"}");
-    else if (strcmp(kind, "rows") == 0)
-        (void)snprintf(text + n, room - n, " compress={\"expert\":\"bf16\"}");
-    else if (strncmp(kind, "levels=", 7) == 0)
-        (void)snprintf(text + n, room - n,
-                       " compress={\"data\":\"mpc/mpc\",\"zero\":\"mpc\",\"node\":%s}", kind + 7);
-    else
-        return false;
-    return true;
 }
 
 static void is_near(const struct layouts_line *l, const struct layout_run *coded,
@@ -116,32 +96,15 @@ static void line_holds(const char *kind, const struct layouts_line *l)
     tap_ok(same_bits(&coded, &again), "%s: a second run gives the same bits", l->name);
 }
 
-/* 1, or 0 at the end of the table; -1: *err says what is wrong. */
-static int next(FILE *f, char kind[32], struct layouts_line *l, struct sn_err *err)
-{
-    char text[LINE_ROOM + 128];
-    while (fgets(text, LINE_ROOM, f)) {
-        int at = 0;
-        if (text[0] == '#' || text[0] == '\n')
-            continue;
-        if (sscanf(text, "%31s %n", kind, &at) != 1 || !add_codecs(text, sizeof(text), kind)) {
-            (void)sn_fail(err, SN_EINPUT, "%.40s: want same, rows, levels=N or near=LIMIT", text);
-            return -1;
-        }
-        return layouts_read(l, text + at, err) == SN_OK ? 1 : -1;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     static const char table[] = "tests/equiv/compress";
     struct layouts_line line;
     struct sn_err err = {0};
-    char kind[32];
+    char kind[LAYOUTS_KIND];
     int more = -1, ran = 0;
     FILE *f = fopen(table, "r");
-    while (f && (more = next(f, kind, &line, &err)) > 0) {
+    while (f && (more = layouts_next_coded(f, kind, &line, &err)) > 0) {
         int scheme = line.config.layout.compress.scheme;
         bool by_zfp = scheme == SN_SCHEME_NAIVE || scheme == SN_SCHEME_ZHYBRID;
         if (argc > 1 && !strstr(line.name, argv[1]))
