@@ -16,7 +16,7 @@ like "with a certificate" "$certificate" '^[0-9a-f]{16}$'
 run "$plan" "$tmp/r.yaml" --ranks 4 --verify --json
 is "also as JSON" "$rc" 0
 like "with all keys at the end of the object" "$out" \
-    ", \"certificate\": \"$certificate\", \"meaning\": true, \"verified\": true, \"fault\": null}\$"
+    ", \"certificate\": \"$certificate\", \"approximate\": \[\], \"meaning\": true, \"verified\": true, \"fault\": null}\$"
 run "$plan" "$tmp/r.yaml" --ranks 4 --json
 ok "who does not ask is not told" test "${out#*verified}" = "$out"
 
