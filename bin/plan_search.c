@@ -109,6 +109,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
     if (l->expert > 1 && l->expert_chunks > 1)
         sn_str_add(out, " in %d chunks", l->expert_chunks);
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
+    if (l->zero_node > 0)
+        sn_str_add(out, " in groups of %d", l->zero_node);
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");
     for (int k = 0; k < SN_NCODED; k++) {

@@ -72,6 +72,41 @@ int sn_config_replica_node(const struct sn_config *c)
     return sn_replica_node_fits(l, node) ? node : 1; /* a searched layout: else refused */
 }
 
+int sn_config_zero_node(const struct sn_config *c)
+{
+    const struct sn_layout_config *l = &c->layout;
+    bool divides = l->zero > 0 && l->zero_node > 0 && l->zero_node < l->data * l->context;
+    return divides && sn_replica_node_fits(l, l->zero_node) ? l->zero_node : 0;
+}
+
+enum sn_status sn_rule_zero_node(const struct sn_config *c, const struct sn_settings *s,
+                                 struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    const struct sn_coding *z = l->compress.coding;
+    if (l->zero_node == 0)
+        return SN_OK;
+    if (l->zero == 0)
+        return sn_settings_fail(
+            s, "layout.zero_node", err,
+            "%d, but nothing is divided; set layout.zero: 1, 2 or 3, or leave it "
+            "out",
+            l->zero_node);
+    if (l->data > 0 && l->zero_node < l->data * l->context &&
+        !sn_replica_node_fits(l, l->zero_node))
+        return sn_settings_fail(
+            s, "layout.zero_node", err,
+            "%d of %d replicas (data x context) are no whole groups of them; use "
+            "a divisor that is a multiple or a divisor of layout.context",
+            l->zero_node, l->data * l->context);
+    if (z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on)
+        return sn_settings_fail(
+            s, "layout.zero_node", err,
+            "%d with layout.compress.%s is not built yet; leave one of them out", l->zero_node,
+            z[SN_CODED_DATA].on ? "data" : "zero");
+    return SN_OK;
+}
+
 enum sn_status sn_rule_replica_node(const struct sn_config *c, const struct sn_settings *s,
                                     struct sn_err *err)
 {

@@ -192,6 +192,7 @@ struct sn_layout_config {
     enum sn_recompute recompute;
     bool comm_aware_recompute; /* keep results of collectives; no effect while recompute is none */
     int zero;                  /* 0 .. 3 */
+    int zero_node;             /* replicas, neighbours, that divide what zero says; 0: all do */
     enum sn_context_kind context_kind;
     int n_split;             /* 0: auto, else pipeline x virtual_stages */
     int split[SN_SPLIT_MAX]; /* layers of each stage module, in the order of the model */
@@ -391,6 +392,9 @@ int sn_coding_levels_at(const struct sn_config *c, enum sn_coded of, bool betwee
 /* Of a resolved layout, replicas that sum among themselves first: a divisor of data x context; all
  * of them: they lie on one node; 1: each lies on one of its own. */
 int sn_config_replica_node(const struct sn_config *c);
+/* Of a resolved layout, replicas that divide weights, gradients or optimizer state among themselves,
+ * where that is fewer than all: else 0. */
+int sn_config_zero_node(const struct sn_config *c);
 /* Are so many consecutive replicas whole parts of sequences, or whole sequences,
  * of several nodes? */
 bool sn_replica_node_fits(const struct sn_layout_config *l, int node);

@@ -260,6 +260,8 @@ const struct sn_key sn_keys[] = {
         NAMES(recomputes), DEFAULT("none"), DECIDES},
     {ROW("layout.zero", INT, AT(layout.zero), "ZeRO stage: what is divided among the data ranks; 1: optimizer state, 2: gradients too, 3: weights too."),
         RANGE(0, 3, NULL), DEFAULT("0"), DECIDES},
+    {ROW("layout.zero_node", INT, AT(layout.zero_node), "Data ranks, neighbours of each other, that divide among themselves what layout.zero says; groups of them hold the same, so that weights are gathered near and only sums of slices go far (hybrid sharding). 0: all divide."),
+        RANGE(0, 1 << 20, "ranks"), DEFAULT("0"), DECIDES},
     {ROW("layout.context_kind", ENUM, AT(layout.context_kind), "How attention crosses the context ranks; no effect while layout.context is 1."),
         NAMES(context_kinds), DEFAULT("ring"), DECIDES},
     {ROW("layout.split", INTS, AT(layout.n_split), "Layers of each stage module (pipeline x virtual_stages of them), in the order of the model."),

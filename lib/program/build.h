@@ -124,7 +124,7 @@ struct sn_emit {
     int *bucket_grad;         /* bucket -> where gradients are summed now; -1 */
     int unit;                 /* the layer whose operations are being emitted */
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
-    int posted[SN_MAX_POSTED], n_posted;
+    int posted[SN_MAX_POSTED], posted_bucket[SN_MAX_POSTED], n_posted;
     struct sn_factored factored[2]; /* whose left factors are under way; whose right ones are */
     struct sn_routes routes;
     int late_shards[2], n_late_shards; /* of experts: further rounds still add to their gradients */
@@ -206,6 +206,8 @@ void sn_recompute_ahead(struct sn_emit *e, int buf);
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
 void sn_zero_leave_segment(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
+/* What this rank keeps of a divided array: the whole buffer, or its slice of it. */
+struct sn_view sn_bucket_own(const struct sn_program *p, const struct sn_bucket *b, int buf);
 /* lower_powersgd.c: reduce a bucket of which some gradients travel as factors; false: none does. */
 bool sn_low_rank_reduce(struct sn_emit *e, int bucket);
 void sn_low_rank_end(struct sn_emit *e); /* all that is under way */

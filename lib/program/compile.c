@@ -257,7 +257,7 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
     out->kv_copies = sn_kv_copies(&c->model, l->tensor);
     out->experts = sn_config_expert_members(c);
     out->expert_node = l->expert > 1 && l->expert_node > 1 ? l->expert_node : 0;
-    int node = sn_config_replica_node(c);
+    int divides = sn_config_zero_node(c), node = divides ? divides : sn_config_replica_node(c);
     out->replica_node = node > 1 && node < l->data * l->context ? node : 0;
     out->fold = sn_config_fold(c);
     out->experts_apart = sn_experts_outside_data(l);

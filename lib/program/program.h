@@ -373,6 +373,11 @@ void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
 /* Where in the staging buffer collectives of a group have theirs, which all of a queue share. */
 int64_t sn_job_staging_at(const struct sn_job *j, enum sn_group q);
 
+/* Do other groups of replicas hold the same slices (layout.zero_node)? */
+static inline bool sn_slices_are_copied(const struct sn_bucket *b)
+{
+    return b->sliced_over == SN_GROUP_REPLICA_NODE;
+}
 /* The number of the k-th shard of a bucket, in order of offset. */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The first element of a bucket's divided arrays that this rank holds. */

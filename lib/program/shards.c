@@ -164,8 +164,9 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     if (!b.trains && !b.counts)
         b.held.gradients = SN_HOLD_NOTHING;
     bool divides = sn_updates_are_slices(&b.held);
-    b.sliced_over = divides ? b.replicas : SN_NGROUPS;
-    b.alike = b.copies | (divides ? 0 : 1u << b.replicas);
+    bool in_nodes = divides && !u->experts && sn_config_zero_node(j->config) > 0;
+    b.sliced_over = !divides ? SN_NGROUPS : in_nodes ? SN_GROUP_REPLICA_NODE : b.replicas;
+    b.alike = b.copies | (in_nodes ? 1u << SN_GROUP_REPLICA_RAIL : divides ? 0 : 1u << b.replicas);
     return b;
 }
 

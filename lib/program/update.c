@@ -13,19 +13,27 @@
 
 #include "kernels/codec.h"
 
-static void wait_for_all(struct sn_program *p)
+/* A sum within a group of neighbours is waited for where that over the groups is posted. */
+static bool is_waited_for(const struct sn_job *j, const struct sn_program *p,
+                          const struct sn_op *op)
+{
+    int bucket = p->bufs[op->out[SN_MOVE_TO].buf].bucket;
+    return bucket >= 0 && sn_slices_are_copied(&j->buckets[bucket]) &&
+           op->group == j->buckets[bucket].sliced_over;
+}
+
+static void wait_for_all(const struct sn_job *j, struct sn_program *p)
 {
     int n = p->n_ops;
     for (int i = 0; i < n && !p->failed; i++)
         if (p->ops[i].is_weight_grad && p->ops[i].when == SN_LAST &&
-            sn_op_row(p->ops[i].kind)->is_sum &&
+            sn_op_row(p->ops[i].kind)->is_sum && !is_waited_for(j, p, &p->ops[i]) &&
             p->bufs[p->ops[i].out[SN_MOVE_TO].buf].cls ==
                 SN_CLASS_GRAD) /* factors are there already */
             sn_wait_add(p, p->ops[i].id);
 }
 
-/* What this rank keeps of a divided array: the whole buffer, or its slice of it. */
-static struct sn_view own(const struct sn_program *p, const struct sn_bucket *b, int buf)
+struct sn_view sn_bucket_own(const struct sn_program *p, const struct sn_bucket *b, int buf)
 {
     struct sn_view v = sn_view_flat(p, buf);
     if (v.cols > b->slice) {
@@ -60,7 +68,7 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
             continue;
         struct sn_op op =
             sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
-        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = own(p, b, b->grad);
+        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_bucket_own(p, b, b->grad);
         sn_comm_run(p, &op);
     }
     for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++)
@@ -97,7 +105,7 @@ static struct sn_view cut(struct sn_view v, struct tile t)
 static struct sn_view gradients(struct sn_program *p, const struct sn_bucket *b, struct tile t,
                                 unsigned only)
 {
-    struct sn_view g = cut(own(p, b, b->grad), t);
+    struct sn_view g = cut(sn_bucket_own(p, b, b->grad), t);
     if (b->grad_type == SN_F32)
         return g;
     int wide = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, t.n, "grad.fp32.%.60s", b->name);
@@ -133,12 +141,12 @@ static void step(const struct sn_job *j, struct sn_program *p, const struct sn_b
     struct sn_view g = gradients(p, b, t, 0);
     struct sn_op *op = sn_op_add(p, sn_op_update(o->kind), "%s.%.50s", row->name, b->name);
     op->in[SN_UPDATE_G] = g;
-    op->out[SN_UPDATE_P] = cut(own(p, b, b->master), t);
+    op->out[SN_UPDATE_P] = cut(sn_bucket_own(p, b, b->master), t);
     for (int k = 0; k < row->n_moments; k++)
         op->out[SN_UPDATE_M + k] = cut(sn_view_flat(p, b->moment[k]), t);
     bool gathered = sn_bucket_coding(j, b) != NULL; /* and written by all alike */
     op->out[SN_UPDATE_W] =
-        b->master == b->weight || gathered ? sn_no_view : cut(own(p, b, b->weight), t);
+        b->master == b->weight || gathered ? sn_no_view : cut(sn_bucket_own(p, b, b->weight), t);
 #define SET(KIND, member, ...)                                                                     \
     op->attr.optimizer.member = row->uses & SN_USES(KIND) ? (float)o->member : 0.0f;
     SN_HYPERS(SET)
@@ -178,7 +186,8 @@ static void update(const struct sn_job *j, struct sn_program *p)
         if (!sn_updates_are_gathered(&b->held))
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%s", b->name);
-        op.in[SN_MOVE_FROM] = own(p, b, b->weight); /* in place: its own block of the output */
+        op.in[SN_MOVE_FROM] =
+            sn_bucket_own(p, b, b->weight); /* in place: its own block of the output */
         op.out[SN_MOVE_TO] = sn_view_flat(p, b->weight);
         op.codable = 1 + SN_CODED_ZERO;
         int id = sn_op_append(p, &op);
@@ -204,7 +213,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
 {
     sn_segment_begin(p, SN_SEGMENT_UPDATE);
     p->layer = -1;
-    wait_for_all(p);
+    wait_for_all(j, p);
     sum_shared(j, p);
     norms(j, p);
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");

@@ -5,6 +5,9 @@
  * stage 1   it is reduce-scattered, each replica updates its slice, the weights are gathered
  * stage 2   each micro-batch's gradients are a temporary that is reduce-scattered into the slice
  * stage 3   weights are gathered layer by layer, one layer ahead, in each segment that reads them
+ * With layout.zero_node slices are those of a group of neighbours, and other groups hold the same (hybrid
+ * sharding, arXiv 2304.11277, 3.2.2; ZeRO++'s secondary shards, arXiv 2306.10209): once a slice is
+ * complete it is summed over the groups, on the last micro-batch.
  * (Rajbhandari et al., arXiv 1910.02054; gathers ahead as in PyTorch FSDP, arXiv 2304.11277.)
  */
 #include "lib/program/build.h"
@@ -18,11 +21,38 @@ const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
+/* A group of neighbours has a slice's sum: now those of all groups. The update waits. */
+static void sum_groups(struct sn_emit *e, int bucket)
+{
+    const struct sn_bucket *b = &e->job->buckets[bucket];
+    struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, SN_GROUP_REPLICA_RAIL, "%s", b->name);
+    op.is_weight_grad = true;
+    op.codable = 1 + SN_CODED_DATA;
+    op.when = SN_LAST;
+    op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_bucket_own(e->p, b, b->grad);
+    (void)sn_op_append(e->p, &op);
+}
+
 static void wait_for_oldest(struct sn_emit *e)
 {
+    int bucket = e->posted_bucket[0];
     sn_wait_add(e->p, e->posted[0]);
-    e->posted[0] = e->posted[1];
+    for (int i = 1; i < e->n_posted; i++) {
+        e->posted[i - 1] = e->posted[i];
+        e->posted_bucket[i - 1] = e->posted_bucket[i];
+    }
     e->n_posted--;
+    if (sn_slices_are_copied(&e->job->buckets[bucket]))
+        sum_groups(e, bucket);
+}
+
+/* Who waits for it here, and not in the update. */
+static void keep_posted(struct sn_emit *e, int id, int bucket)
+{
+    if (e->n_posted == SN_MAX_POSTED)
+        wait_for_oldest(e);
+    e->posted_bucket[e->n_posted] = bucket;
+    e->posted[e->n_posted++] = id;
 }
 
 void sn_bucket_reduce(struct sn_emit *e, int bucket)
@@ -33,26 +63,20 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
     bool slices = sn_updates_are_slices(&b->held);
     if (!temporary && (j->group_size[b->replicas] == 1 || sn_low_rank_reduce(e, bucket)))
         return;
-    struct sn_op op =
-        sn_comm_op(slices ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE, b->replicas, "%s", b->name);
+    struct sn_op op = sn_comm_op(slices ? SN_OP_REDUCE_SCATTER : SN_OP_ALL_REDUCE,
+                                 slices ? b->sliced_over : b->replicas, "%s", b->name);
     op.is_weight_grad = true;
     op.codable = 1 + SN_CODED_DATA;
     op.when = temporary ? SN_EVERY : SN_LAST;
     op.in[SN_MOVE_FROM] = sn_view_flat(e->p, e->bucket_grad[bucket]);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, b->grad);
-    if (slices && !temporary) { /* in place: the slice is the own block of what is summed */
-        op.out[SN_MOVE_TO].cols = b->slice;
-        op.out[SN_MOVE_TO].index = SN_AT_SLICE;
-        op.out[SN_MOVE_TO].stride = b->slice;
-    }
+    if (slices && !temporary) /* in place: the slice is the own block of what is summed */
+        op.out[SN_MOVE_TO] = sn_bucket_own(e->p, b, b->grad);
     if (temporary)
         op.acc[SN_MOVE_TO] = SN_ACC_FIRST_WRITES;
     int id = sn_op_append(e->p, &op);
-    if (!temporary)
-        return; /* the update waits */
-    if (e->n_posted == SN_MAX_POSTED)
-        wait_for_oldest(e);
-    e->posted[e->n_posted++] = id;
+    if (temporary || sn_slices_are_copied(b)) /* else the update waits */
+        keep_posted(e, id, bucket);
 }
 
 void sn_zero_leave_segment(struct sn_emit *e)

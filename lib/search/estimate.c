@@ -136,6 +136,7 @@ static struct sn_inventory_key stage_of(const struct estimation *k, int s)
 {
     struct sn_inventory_key g = {.apart = k->pipe.stages > 1,
                                  .replicas = k->members,
+                                 .zero_node = sn_config_zero_node(&k->e->config),
                                  .copies = k->net->members[SN_GROUP_EXPERT_DATA],
                                  .held = k->held};
     unsigned char *kind = k->e->kinds;

@@ -98,7 +98,8 @@ static struct sn_bucket bucket_of(const struct sn_estimator *e,
 {
     struct sn_bucket b = {.replicas = c->group, .grad_type = SN_F32, .n = c->raw};
     b.held = *sn_config_holding(&e->config);
-    sn_bucket_close(&b, sn_updates_are_slices(&b.held) ? net->members[c->group] : 1);
+    enum sn_group slices = c->group == SN_GROUP_REPLICA_RAIL ? SN_GROUP_REPLICA_NODE : c->group;
+    sn_bucket_close(&b, sn_updates_are_slices(&b.held) ? net->members[slices] : 1);
     return b;
 }
 
@@ -220,8 +221,12 @@ static double reduction(struct sn_estimator *e, const struct sn_net *net, const 
 {
     if (net->members[b->replicas] == 1 || sn_gradients_are_temporary(&b->held))
         return 0;
-    return sn_net_price(e, net, sn_updates_are_slices(&b->held) ? SN_REDUCE_SCATTER : SN_ALL_REDUCE,
-                        b->slice, b->grad_type, b->replicas);
+    if (!sn_updates_are_slices(&b->held))
+        return sn_net_price(e, net, SN_ALL_REDUCE, b->slice, b->grad_type, b->replicas);
+    double near = sn_net_price(e, net, SN_REDUCE_SCATTER, b->slice, b->grad_type, b->sliced_over);
+    return near + (sn_slices_are_copied(b) ? sn_net_price(e, net, SN_ALL_REDUCE, b->slice,
+                                                          b->grad_type, SN_GROUP_REPLICA_RAIL)
+                                           : 0);
 }
 
 static void post_reductions(struct sn_inventory_entry *x, int cls, double seconds)
@@ -258,7 +263,7 @@ static void gather_class(struct sn_inventory_entry *x, struct sn_estimator *e,
         return;
     if (!x->zero.on) {
         x->cost.gather += c->count * sn_net_price(e, net, SN_ALL_GATHER, b->slice,
-                                                  e->config.train.precision, b->replicas);
+                                                  e->config.train.precision, b->sliced_over);
         return;
     }
     struct sn_coded_reduction r;
@@ -306,8 +311,9 @@ static bool same_stock(const struct sn_inventory_entry *x, const struct sn_estim
            same_weights(x->size, s->size) && x->sequence_parallel == s->sequence_parallel &&
            x->expert == s->expert && x->slices == s->slices && k->x.layers == key->x.layers &&
            k->x.experts == key->x.experts && k->replicas == key->replicas &&
-           k->copies == key->copies && k->x.first == key->x.first && k->x.last == key->x.last &&
-           k->apart == key->apart && k->held == key->held &&
+           k->copies == key->copies && k->zero_node == key->zero_node &&
+           k->x.first == key->x.first && k->x.last == key->x.last && k->apart == key->apart &&
+           k->held == key->held &&
            (!k->kinds || memcmp(k->kinds, key->kinds, (size_t)k->x.layers) == 0);
 }
 

@@ -15,6 +15,7 @@ enum { SN_NET_WAYS = 48 };
 struct sn_net {
     int size[SN_NGRID_AXES];
     int expert, fold, slices; /* members of an expert group; lib/config/config.h */
+    int zero_node;            /* layout.zero_node */
     int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
     int members[SN_NGROUPS];
     int ways[SN_NGROUPS];
@@ -51,6 +52,7 @@ struct sn_inventory_key {
                                    are of one kind */
     bool apart;           /* first and last stage module are on different stages */
     int replicas, copies; /* of the experts' weights */
+    int zero_node;
     const struct sn_holding *held;
 };
 

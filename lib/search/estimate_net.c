@@ -79,6 +79,7 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
     g.experts = n->expert;
     g.experts_apart = apart;
     g.fold = n->fold;
+    g.replica_node = n->zero_node;
     if (!token_ranks_are_neighbours(n, &g))
         return SN_OK; /* lib/config/rules_layout.c refuses it */
     for (int q = 0; q < SN_NGROUPS; q++) {
@@ -139,6 +140,7 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     struct sn_net want = {.expert = sn_config_expert_members(&e->config),
                           .fold = sn_config_fold(&e->config),
                           .slices = sn_config_slices(&e->config),
+                          .zero_node = sn_config_zero_node(&e->config),
                           .order = any ? -1 : order_code(&e->config)};
     unsigned hash =
         (unsigned)want.order * 7u + (unsigned)want.expert * 131u + (unsigned)want.fold * 11u;
@@ -148,7 +150,8 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
         if (memcmp(n->size, want.size, sizeof(n->size)) == 0 && n->expert == want.expert &&
-            n->fold == want.fold && n->slices == want.slices && n->order == want.order) {
+            n->fold == want.fold && n->slices == want.slices && n->zero_node == want.zero_node &&
+            n->order == want.order) {
             *out = n;
             return SN_OK;
         }

@@ -27,6 +27,7 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     k.split = l->split_backward || sn_schedule_traits(l->schedule)->delays_weights;
     if (sn_gradients_are_temporary(sn_config_holding(c)))
         k.zero = (unsigned char)l->zero;
+    k.in_nodes = k.zero > 0 && sn_config_zero_node(c) > 0;
     if (l->tensor > 1)
         k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
     if (sn_config_expert_members(c) > 1)
@@ -55,9 +56,12 @@ struct sn_extent sn_extent_of(int every, int begin, int layers)
     return x;
 }
 
-/* Replicas enough for gradients to be reduced, those of experts too. */
+/* Replicas enough for gradients to be reduced, those of experts too, and in two groups where some of
+ * them have slices. */
 static int replicas_of(const struct sn_layer_profile_key *k)
 {
+    if (k->in_nodes)
+        return k->expert > 1 ? 2 * k->expert : k->size[SN_AXIS_CONTEXT] == 1 ? 4 : 2;
     return k->expert > 1 ? 2 * k->expert : k->size[SN_AXIS_CONTEXT] == 1 ? 2 : 1;
 }
 
@@ -76,6 +80,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     l->sequence_parallel = k->sequence_parallel;
     l->recompute = (enum sn_recompute)k->recompute;
     l->zero = k->zero;
+    l->zero_node = !k->in_nodes ? 0 : l->context > 1 ? l->context : 2;
     l->split_backward = k->split;
     l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
     /* one stage, in the default order, one bucket for each shard where nothing is divided; the end

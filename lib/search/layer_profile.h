@@ -28,6 +28,7 @@ struct sn_layer_profile_key {
     int micro_batch, expert;
     int slices; /* of each expert, where tensor ranks route tokens of their own; else 0 */
     unsigned char exchange, sequence_parallel, recompute, split, zero; /* zero: 0, 2, 3 */
+    bool in_nodes; /* layout.zero_node: slices are of some of the replicas */
     struct sn_coding tensor_coding, expert_coding; /* of what the layer itself sends */
     struct sn_coding pipeline_coding;              /* of what is kept for other stages */
 };

@@ -411,7 +411,7 @@ static enum sn_status collect_near(struct search *s, struct sn_err *err)
 static enum sn_status run(struct search *s, struct sn_err *err)
 {
     const struct sn_search_want *w = s->w;
-    SN_TRY(sn_variants_list(&s->all, w->config, w->ranks, err));
+    SN_TRY(sn_variants_list(&s->all, w->config, w->ranks, w->machine->devices, err));
     s->out->valid = s->all.n;
     if (s->all.n == 0)
         return sn_search_refuse(w->config, w->ranks, err);

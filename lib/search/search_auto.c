@@ -16,7 +16,7 @@ static int near_ranks(const struct sn_config *c, int ranks, int step, struct sn_
 {
     for (int i = 1; i <= FAR && ranks + i * step > 0; i++) {
         struct sn_variants v;
-        if (sn_variants_list(&v, c, ranks + i * step, err) != SN_OK)
+        if (sn_variants_list(&v, c, ranks + i * step, 0, err) != SN_OK)
             return 0;
         bool any = v.n > 0;
         sn_variants_fini(&v);

@@ -14,7 +14,7 @@ struct lister {
     struct sn_variants *out;
     const struct sn_config *base;
     struct sn_config *c; /* with the layout at hand */
-    int ranks;
+    int ranks, near;
     struct sn_variant v;
     bool failed;
 };
@@ -43,6 +43,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->schedule = (enum sn_schedule)v->schedule;
     out->recompute = (enum sn_recompute)v->recompute;
     out->zero = v->zero;
+    out->zero_node = v->zero_node;
     out->context_kind = (enum sn_context_kind)v->context_kind;
 }
 
@@ -74,6 +75,33 @@ static bool is_valid(const struct lister *l)
     return sn_config_check_layout(l->c, l->ranks, &why) == SN_OK;
 }
 
+/* Replicas of a node, where they are some of several; 0: they are not. */
+static int replicas_near(const struct lister *l)
+{
+    int t = l->v.size[SN_AXIS_TENSOR], n = l->near / t;
+    int replicas = l->v.size[SN_AXIS_DATA] * l->v.size[SN_AXIS_CONTEXT];
+    struct sn_layout_config g = {.data = l->v.size[SN_AXIS_DATA],
+                                 .context = l->v.size[SN_AXIS_CONTEXT]};
+    bool fits = n > 1 && l->near % t == 0 && n < replicas && sn_replica_node_fits(&g, n);
+    return fits ? n : 0;
+}
+
+/* With slices of all replicas, and of those of a node. */
+static void list_slices(struct lister *l)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    bool coded = g->compress.coding[SN_CODED_DATA].on || g->compress.coding[SN_CODED_ZERO].on ||
+                 g->compress.scheme == SN_SCHEME_AUTO;
+    int near = l->v.zero > 0 && g->zero_node == 0 && !coded ? replicas_near(l) : 0;
+    l->v.zero_node = l->v.zero > 0 ? g->zero_node : 0;
+    add(l);
+    if (near == 0)
+        return;
+    l->v.zero_node = near;
+    add(l);
+    l->v.zero_node = 0;
+}
+
 static void list_memory(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
@@ -83,6 +111,7 @@ static void list_memory(struct lister *l)
     low = low || g->compress.coding[SN_CODED_DATA].rank > 0; /* as with factors */
     low = low || l->base->train.grad_dtype != SN_F32;        /* and gradients of 16 bits */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
+    l->v.zero_node = l->v.zero > 0 ? g->zero_node : 0;
     if (!is_valid(l))
         return;
     for (int r = SN_RECOMPUTE_NONE; r <= SN_RECOMPUTE_FULL; r++)
@@ -93,7 +122,7 @@ static void list_memory(struct lister *l)
                 continue;
             l->v.recompute = (unsigned char)r;
             l->v.zero = (unsigned char)z;
-            add(l);
+            list_slices(l);
         }
 }
 
@@ -216,14 +245,14 @@ static void list_all(struct lister *l)
 }
 
 enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
-                                struct sn_err *err)
+                                int near, struct sn_err *err)
 {
     struct sn_config *work = sn_alloc(sizeof(*work)); /* large for a stack */
     *out = (struct sn_variants){0};
     if (!work)
         return sn_fail(err, SN_ENOMEM, "search: no memory");
     *work = *c;
-    struct lister l = {.out = out, .base = c, .c = work, .ranks = ranks};
+    struct lister l = {.out = out, .base = c, .c = work, .ranks = ranks, .near = near};
     list_all(&l);
     sn_free(work);
     if (!l.failed)

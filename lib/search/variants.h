@@ -10,6 +10,8 @@
  *   one tensor rank                 sequence_parallel as given
  *   one context rank                context_kind as given
  *   one replica                     ZeRO 0
+ *   several nodes                   zero_node: 0, or the replicas of a node where tensor ranks are
+ *                                   neighbours
  *
  *   expert                          divides data x context and the number of experts
  *   expert_tensor                   every divisor of tensor, the smaller ones with
@@ -29,6 +31,7 @@ struct sn_variant {
     int size[SN_NGRID_AXES]; /* ranks along each axis */
     int expert, micro_batch, virtual_stages;
     int expert_tensor; /* 0: as tensor */
+    int zero_node;
     unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
 };
 
@@ -38,9 +41,9 @@ struct sn_variants {
     int cap;
 };
 
-/* All for a run. Caller runs sn_variants_fini. */
+/* All for a run; `near`: ranks of a node, 0: not known. Caller runs sn_variants_fini. */
 enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
-                                struct sn_err *err);
+                                int near, struct sn_err *err);
 void sn_variants_fini(struct sn_variants *v); /* a zeroed one is allowed */
 /* Do they cut the model alike? Grids differ in sizes, and in how experts are shared out. */
 bool sn_variant_same_grid(const struct sn_variant *a, const struct sn_variant *b);

@@ -56,7 +56,7 @@ static const struct {
     {MODEL "}\nlayout: {quux.tensor: 1}\n",
      "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
      "pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
-     "sequence_parallel, schedule, recompute, zero, context_kind, split, axis_order, "
+     "sequence_parallel, schedule, recompute, zero, zero_node, context_kind, split, axis_order, "
      "bucket, overlap, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
      "expert_node, expert_chunks, offload, compress"},
     {"model: {file: a, preset: b}\n",
@@ -296,6 +296,15 @@ static const struct {
      "run.yaml:3:16: slurm.nodes: 0 is outside 1..1048576 nodes"},
     {MODEL "}\n" TRAIN "}\nslurm: {accounts: me}\n",
      "run.yaml:3:9: unknown key 'slurm.accounts'; did you mean 'slurm.account'?"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero_node: 2}\n",
+     "run.yaml:3:30: layout.zero_node: 2, but nothing is divided; set layout.zero: 1, 2 or 3, or "
+     "leave it out"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 1, zero_node: 3}\n",
+     "run.yaml:3:39: layout.zero_node: 3 of 4 replicas (data x context) are no whole groups of them; "
+     "use a divisor that is a multiple or a divisor of layout.context"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 1, zero_node: 2, compress: {zero: mpc}}\n",
+     "run.yaml:3:39: layout.zero_node: 2 with layout.compress.zero is not built yet; leave one of "
+     "them out"},
     {MODEL "}\n" TRAIN ", grad_dtype: bf16}\nlayout: {zero: 2}\n",
      "run.yaml:2:51: train.grad_dtype: bf16 with layout.zero 2 is not built yet; use fp32, or zero "
      "0 or 1"},

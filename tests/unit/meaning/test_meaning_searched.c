@@ -91,7 +91,7 @@ static void draw(struct dice *d, struct count *n, int due)
     struct sn_variants v = {0};
     struct sn_err err = {0};
     int ranks = sizes[(int)roll(d, (int)(sizeof(sizes) / sizeof(sizes[0])))];
-    if (sn_variants_list(&v, &base, ranks, &err) != SN_OK)
+    if (sn_variants_list(&v, &base, ranks, 4, &err) != SN_OK)
         v.n = 0; /* none is valid on so many */
     for (int i = 0; i < OF_A_MODEL && v.n > 0 && n->proven + n->gaps < due; i++) {
         struct sn_config c = base;

@@ -134,6 +134,18 @@ static void draw_shared(struct sn_config *c, unsigned *r)
     c->layout.zero %= 2;
 }
 
+/* Slices of some of the replicas. */
+static void draw_nodes(struct sn_config *c, unsigned *r)
+{
+    static const int data[] = {4, 6, 8};
+    struct sn_layout_config *l = &c->layout;
+    int micros = c->train.global_batch / l->data;
+    l->data = one_of(r, data, 3);
+    c->train.global_batch = micros * l->data;
+    l->zero = 1 + (int)draw(r, 3);
+    l->zero_node = l->context * (draw(r, 2) ? 2 : l->data / 2);
+}
+
 /* Codecs for some kinds of messages. */
 static void draw_codecs(struct sn_config *c, unsigned *r)
 {
@@ -252,7 +264,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
 }
 
 /* What is drawn beside the layout. */
-enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8 };
+enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8, NODES = 16 };
 
 static void estimates_are_bounds(unsigned with)
 {
@@ -274,18 +286,24 @@ static void estimates_are_bounds(unsigned with)
             draw_gradients(&c, &seed);
         if (with & SHARED)
             draw_shared(&c, &seed);
+        if (with & NODES)
+            draw_nodes(&c, &seed);
         compare(&s, &c, &m, &soft);
     }
-    tap_ok(s.above == 0, "%d layouts%s%s%s%s: no estimate of the step is above it (%d are; %s)",
+    tap_ok(s.above == 0, "%d layouts%s%s%s%s%s: no estimate of the step is above it (%d are; %s)",
            s.layouts, with & EXPERTS ? " of experts" : "", with & CODECS ? ", with codecs" : "",
            with & GRADIENTS ? ", gradients in bf16, updates by tiles" : "",
-           with & SHARED ? ", weights of several layers" : "", s.above, s.first);
+           with & SHARED ? ", weights of several layers" : "",
+           with & NODES ? ", slices of some replicas" : "", s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
            100 * s.worst_time[0], 100 * s.sum_time[0] / s.layouts, 100 * s.worst_time[1],
            100 * s.sum_time[1] / s.layouts, 100 * s.worst_memory);
-    tap_ok(s.sum_time[0] / s.layouts < 0.05, "and they are within 5 %% of it in the mean");
+    /* Sums over groups of replicas, on the last micro-batch, are in no profile of a layer. */
+    double most = with & NODES ? 0.15 : 0.05;
+    tap_ok(s.sum_time[0] / s.layouts < most, "and they are within %.0f %% of it in the mean",
+           100 * most);
     sn_machine_fini(&m);
 }
 
@@ -297,7 +315,9 @@ int main(void)
                                     EXPERTS | CODECS,
                                     GRADIENTS,
                                     EXPERTS | CODECS | GRADIENTS,
-                                    GRADIENTS | SHARED};
+                                    GRADIENTS | SHARED,
+                                    NODES,
+                                    NODES | EXPERTS};
     for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++)
         estimates_are_bounds(with[i]);
     return tap_done();

@@ -157,7 +157,7 @@ static bool price_all(struct all *a, const struct sn_search_want *w)
     struct sn_estimator *e = NULL;
     struct sn_err err;
     *a = (struct all){.n = 0};
-    bool good = sn_variants_list(&v, w->config, w->ranks, &err) == SN_OK &&
+    bool good = sn_variants_list(&v, w->config, w->ranks, w->machine->devices, &err) == SN_OK &&
                 sn_model_create(&m, &c.model, &c.train, &err) == SN_OK &&
                 sn_estimator_create(&e, &c, w->machine, w->software, w->ops, 1, &err) == SN_OK;
     a->layouts = v.n;
