@@ -114,7 +114,7 @@ const struct sn_key sn_keys[] = {
     {ROW("run.hang_timeout", INT, AT(run.hang_timeout), "A rank that makes no progress for this long is reported and the job ends; while it loads or saves, each block that is read or written is progress; 0: never."),
         RANGE(0, 86400, "seconds"), DEFAULT("300")},
     {ROW("run.monitor", BOOL, AT(run.monitor), "Hold every step of several ranks on processors against the plan: a rank, link or switch that takes longer than its peers by it for some steps is named in the log, metrics.jsonl and sennit-run status."),
-        DEFAULT("false")},
+        DEFAULT("true")},
     {ROW("run.fingerprints", INT, AT(run.fingerprints), "Of every so many steps, keep what each operation of each rank gave as a fingerprint of 48 bytes in OUTPUT/fingerprints, for sennit-train --replay; those of the last 64 such steps stay; 0: none. On the processor."),
         RANGE(0, 1000000000, "steps"), DEFAULT("0")},
 
