@@ -34,7 +34,7 @@ struct sn_replay_finding {
 };
 
 /* How far results are off at most, when they differ by rounding alone, of a run that computes in
- * `precision`. (tests/unit/replay/test_match.c: 5e-5 in fp32, over all layouts of tests/equiv.) */
+ * `precision`. (tests/unit/replay/test_replay_layouts.c: 5e-5 in fp32, over all layouts of tests/equiv.) */
 double sn_replay_rounding(enum sn_dtype precision);
 /* Of the rank whose job this is. */
 void sn_replay_compare(struct sn_replay_finding *out, const struct sn_job *j,

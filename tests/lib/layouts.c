@@ -1,5 +1,7 @@
 #include "tests/lib/layouts.h"
 
+#include "lib/layout/grid.h"
+
 #include <string.h>
 
 enum { KEYS_MAX = 40, LINE_MAX_BYTES = 512 };
@@ -139,6 +141,16 @@ int layouts_next_coded(FILE *f, char kind[LAYOUTS_KIND], struct layouts_line *l,
         return layouts_read(l, text + at, err) == SN_OK ? 1 : -1;
     }
     return 0;
+}
+
+void layouts_overlap(struct sn_config *c)
+{
+    c->layout.overlap = SN_OVERLAP_AUTO;
+    c->overlap_rates = (struct sn_overlap_rates){.flops = 1e9, .bytes = 1e9};
+    for (int q = 0; q < SN_NGROUPS; q++) {
+        c->overlap_rates.start[q] = 1e-5;
+        c->overlap_rates.link[q] = 1e8;
+    }
 }
 
 struct sn_config layouts_reference(const struct sn_config *c)

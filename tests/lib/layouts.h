@@ -25,6 +25,9 @@ int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err);
 enum { LAYOUTS_KIND = 32 };
 int layouts_next_coded(FILE *f, char kind[LAYOUTS_KIND], struct layouts_line *out,
                        struct sn_err *err);
+/* From now on in the order in which messages are hidden, and in turns, by rates of which none matters
+ * here. */
+void layouts_overlap(struct sn_config *c);
 /* The same model, trained by one rank; where routers are balanced, on as many sequences at once. */
 struct sn_config layouts_reference(const struct sn_config *c);
 

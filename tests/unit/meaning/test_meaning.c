@@ -7,17 +7,6 @@
 
 #include <stdlib.h>
 
-/* In the order in which messages are hidden, and in turns, by rates of which none matters here. */
-static void overlap(struct sn_config *c)
-{
-    c->layout.overlap = SN_OVERLAP_AUTO;
-    c->overlap_rates = (struct sn_overlap_rates){.flops = 1e9, .bytes = 1e9};
-    for (int q = 0; q < SN_NGROUPS; q++) {
-        c->overlap_rates.start[q] = 1e-5;
-        c->overlap_rates.link[q] = 1e8;
-    }
-}
-
 /* Every line of the matrix, with a job for each rank; in another order every fourth, with ALL=1 all. */
 static void the_whole_matrix_is_proven(bool overlaps)
 {
@@ -30,7 +19,7 @@ static void the_whole_matrix_is_proven(bool overlaps)
         if (overlaps && !getenv("ALL") && lines++ % 4 != 0)
             continue;
         if (overlaps)
-            overlap(&line.config);
+            layouts_overlap(&line.config);
         if (sn_meaning_gap(&line.config)) {
             gaps++;
             continue;

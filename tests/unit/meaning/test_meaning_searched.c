@@ -9,6 +9,7 @@
 #include "lib/search/variants.h"
 #include "tests/lib/dice.h"
 #include "tests/lib/layout_test.h"
+#include "tests/lib/layouts.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
@@ -44,17 +45,6 @@ static struct sn_config model(struct dice *d)
                                                      .every = 1,
                                                      .aux_loss = (int)roll(d, 2) ? 0.01 : 0};
     return c;
-}
-
-/* In the order in which messages are hidden, by rates of which none matters here. */
-static void overlap(struct sn_config *c)
-{
-    c->layout.overlap = SN_OVERLAP_AUTO;
-    c->overlap_rates = (struct sn_overlap_rates){.flops = 1e9, .bytes = 1e9};
-    for (int q = 0; q < SN_NGROUPS; q++) {
-        c->overlap_rates.start[q] = 1e-5;
-        c->overlap_rates.link[q] = 1e8;
-    }
 }
 
 static void prove(struct sn_config *c, int ranks, struct count *n)
@@ -98,7 +88,7 @@ static void draw(struct dice *d, struct count *n, int due)
         sn_variant_expand(&c.layout, &v.of[(int)roll(d, (int)v.n)], &base);
         sn_config_settle_tokens(&c.layout);
         if ((int)roll(d, 2))
-            overlap(&c);
+            layouts_overlap(&c);
         if (sn_config_check_layout(&c, ranks, &err) == SN_OK)
             prove(&c, ranks, n);
     }
