@@ -20,6 +20,16 @@ static enum sn_status compile(struct sn_match *m, const struct sn_config *c, str
     return SN_OK;
 }
 
+const char *sn_match_gap(const struct sn_config *c)
+{
+    bool experts = c->model.experts.count > 0;
+    if (experts && c->layout.drop_duplicates == SN_DUPLICATES_DROPPED)
+        return "tensor ranks share out rows of tokens, and which these are is known when it runs";
+    if (experts && c->train.precision != SN_F32)
+        return "rounding to 16 bits sends tokens to other experts";
+    return sn_meaning_gap(c);
+}
+
 static enum sn_status gap(const char *why, struct sn_err *err)
 {
     return sn_fail(err, SN_EINPUT,
@@ -34,11 +44,9 @@ static enum sn_status follow_both(struct sn_match *m, const struct sn_config *re
     struct sn_config one;
     struct sn_job *reference = NULL;
     struct sn_job_env env = {.config = &one, .model = m->model, .ops = m->mine->ops, .threads = 1};
-    const struct sn_config *both[] = {recorded, m->mine->config};
     const struct sn_job *const own[] = {m->mine};
-    const char *why = NULL;
-    for (int i = 0; i < 2 && !why; i++)
-        why = sn_meaning_gap(both[i]);
+    const char *why = sn_match_gap(recorded);
+    why = why ? why : sn_meaning_gap(m->mine->config);
     for (int i = 0; i < m->ranks && !why; i++)
         why = sn_meaning_approximate(&m->jobs[i]->train)
                   ? "codecs lose something of what its ranks send"

@@ -16,6 +16,9 @@
 
 struct sn_match;
 
+/* Why the results of a run cannot be held against another layout's; NULL: they can. */
+const char *sn_match_gap(const struct sn_config *recorded);
+
 /* Compile all ranks of `recorded`, the run's resolved configuration, and follow a step of theirs and
  * of `mine`, a job of one rank. `recorded` is borrowed, and so is mine. SN_EINPUT: it has no proof
  * of meaning, and why. Caller destroys. */

@@ -48,15 +48,6 @@ static bool is_followed(const struct sn_slabs *parts, int64_t elements)
     return n == elements;
 }
 
-/* With layout.drop_duplicates tensor ranks share the rows of a window out, whosever tokens they are;
- * a play takes some of the tokens for each. What comes of them is right where it is summed again. */
-static bool is_of_shares(const struct sn_job *j, const struct sn_op *op)
-{
-    return j->config->layout.drop_duplicates != SN_DUPLICATES_SENT &&
-           (op->kind == SN_OP_COMBINE || op->kind == SN_OP_COMBINE_DW ||
-            op->kind == SN_OP_ROUTE_DX);
-}
-
 /* An update takes a gradient by its sign, nearly, at first: where it is rounding alone, weights are
  * as far off as they can be. Moments are not. */
 static bool is_updated_weight(const struct sn_job *j, int buf)
@@ -79,8 +70,7 @@ static void follow_theirs(struct sn_match *m, const struct sn_meaning_result *r)
     enum sn_dtype type = p->bufs[v->buf].dtype;
     struct sn_match_piece x = {.cols = v->cols, .target = m->n_targets};
     struct sn_match_target t = {.at = {r->entry, r->op, r->out}, .rank = r->rank};
-    t.is_whole = !is_of_shares(m->jobs[r->rank], &p->ops[r->op]) && type != SN_I32 &&
-                 type != SN_U8 && !is_updated_weight(m->jobs[r->rank], v->buf) &&
+    t.is_whole = type != SN_I32 && type != SN_U8 && !is_updated_weight(m->jobs[r->rank], v->buf) &&
                  is_followed(r->parts, v->rows * v->cols);
     if (!sn_grow((void **)&m->targets, m->n_targets, &m->cap_targets, sizeof(*m->targets))) {
         m->failed = true;
