@@ -27,6 +27,9 @@ const char *sn_match_gap(const struct sn_config *c)
         return "tensor ranks share out rows of tokens, and which these are is known when it runs";
     if (experts && c->train.precision != SN_F32)
         return "rounding to 16 bits sends tokens to other experts";
+    for (int i = 0; i < SN_NCODED; i++)
+        if (sn_coding_loses(&c->layout.compress.coding[i]))
+            return "codecs lose something of what its ranks send";
     return sn_meaning_gap(c);
 }
 
@@ -48,9 +51,7 @@ static enum sn_status follow_both(struct sn_match *m, const struct sn_config *re
     const char *why = sn_match_gap(recorded);
     why = why ? why : sn_meaning_gap(m->mine->config);
     for (int i = 0; i < m->ranks && !why; i++)
-        why = sn_meaning_approximate(&m->jobs[i]->train)
-                  ? "codecs lose something of what its ranks send"
-                  : sn_meaning_gap_of(&m->jobs[i]->train);
+        why = sn_meaning_gap_of(&m->jobs[i]->train);
     why = why ? why : sn_meaning_gap_of(&m->mine->train);
     if (why)
         return gap(why, err);

@@ -146,7 +146,7 @@ static enum sn_status one(struct replay *r, int64_t step, struct sn_err *err)
     if (has[0])
         SN_TRY(judge(r, step, err));
     struct sn_str text = {0};
-    if (r->differs && !has[0]) {
+    if (r->differs && looks && !has[0]) {
         sn_str_add(&text,
                    "step %lld: the run kept no fingerprints of it, so that no operation can be "
                    "named; run.fingerprints: 1 keeps those of every step\n",
@@ -184,12 +184,16 @@ static enum sn_status open_results(struct replay *r, struct sn_err *err)
         return SN_OK;
     if (r->is_same_layout)
         return sn_trainer_record_open(t, 0, err);
-    if (t->env.comm->size > 1)
-        return sn_fail(err, SN_EINPUT,
-                       "--replay: the run had another layout (run.resolved.yaml in run.output has "
-                       "it), and %d ranks replay it in this one; another layout is replayed by one "
-                       "rank",
-                       t->env.comm->size);
+    struct sn_str text = {0};
+    const char *why = t->env.comm->size > 1 ? "only one rank alone holds results against another "
+                                              "layout's"
+                                            : sn_match_gap(was);
+    if (why) {
+        sn_str_add(&text, "the run had another layout: losses alone are compared, because %s\n",
+                   why);
+        say(r, &text);
+        return SN_OK;
+    }
     SN_TRY(sn_match_create(&r->match, was, t->job, err));
     return sn_results_create(&r->results, t->exec, sn_match_take, r->match, err);
 }
