@@ -191,6 +191,19 @@ static void add_own(struct list *l, struct place *p)
     add_box(l, p, (int64_t[]){q->at, q->at + q->n}, (int64_t[]){0, q->n_cols});
 }
 
+/* A slice, of which as many ranks as hold it each own a part. */
+static void add_slice(struct list *l, struct place *p, int64_t slice)
+{
+    const struct sn_job *j = l->job;
+    const struct sn_bucket *b = &j->buckets[p->shard->bucket];
+    int parts = sn_slices_are_copied(b) ? j->group_size[SN_GROUP_REPLICA_RAIL] : 1;
+    for (int i = 0; i < parts; i++) {
+        p->box.owned =
+            is_first(j, b->copies) && (parts == 1 || i == j->group_index[SN_GROUP_REPLICA_RAIL]);
+        add_range(l, p, slice + b->slice * i / parts, slice + b->slice * (i + 1) / parts);
+    }
+}
+
 static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shard *shard,
                       struct share *s)
 {
@@ -215,8 +228,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
             add_shared(l, &p, s);
             continue;
         }
-        p.box.owned = is_first(j, b->alike);
-        add_range(l, &p, slice, slice + b->slice);
+        add_slice(l, &p, slice);
     }
 }
 
@@ -263,7 +275,8 @@ static void add_room(const struct sn_job *j, enum sn_state_kind k, enum sn_group
         if (sn_state_buffer(j, b, k) < 0 || other_end || b->replicas != replicas)
             continue;
         bool cut = sn_updates_are_slices(&b->held);
-        *(cut ? &slices : &whole) += b->slice;
+        int parts = cut && sn_slices_are_copied(b) ? j->group_size[SN_GROUP_REPLICA_RAIL] : 1;
+        *(cut ? &slices : &whole) += (b->slice + parts - 1) / parts;
         out->boxes += cut ? 2 : 0; /* cut rows at both ends */
     }
     for (int i = 0; i < j->n_shards; i++) {
