@@ -186,8 +186,8 @@ bool sn_replay_judge(struct sn_str *out, const struct sn_replay_finding *f, int 
                         "tell: replay in the run's own\n");
     } else if (before + computing == 0) {
         say(out, f, ranks, SN_PARTS_RECEIVING);
-        sn_str_add(out, "what every rank computed until then is as recorded: the message came "
-                        "wrong, not what was sent\n");
+        sn_str_add(out, "what every rank computed until then is as recorded: it was altered in the "
+                        "memory of a rank before it was sent, or on its way\n");
     } else if (receiving > 0) {
         sn_str_add(out, "%d more rank%s only by what %s from then on\n", receiving,
                    receiving > 1 ? "s differ" : " differs", receiving > 1 ? "they get" : "it gets");

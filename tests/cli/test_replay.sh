@@ -113,21 +113,25 @@ ok "memory: four ranks run" wait_for_step 21 "$tmp/memory"
 altered=$(process_of 2 "$tmp/memory.yaml")
 kill -STOP "$altered"
 run "$BUILD/tests/cli/alter_memory" "$altered"
-may=$rc
+may=$rc # 0: done
 kill -CONT "$altered"
+case $BUILD in */san) may=san ;; esac
+[ "$may" = 0 ] || kill -TERM "$altered"
+gone_within 120 "$altered" || kill -TERM "$altered"
+rc=0
+wait "$job" || rc=$?
 if [ "$may" = 2 ]; then
-    kill -TERM "$altered"
-    wait "$job"
     skip "memory: the operation is named" "this user may not write to another process's memory"
+elif [ "$may" = san ]; then
+    skip "memory: the operation is named" "a sanitizer's own memory is the largest block"
 else
     is "memory: some floats are doubled" "$may" 0
-    rc=0
-    wait "$job" || rc=$?
     is "memory: the run ends when copies are compared" "$rc" 1
     last=$(sed -n 's/^{"step": \([0-9]*\),.*/\1/p' "$tmp/memory/metrics.jsonl" | tail -n 1)
     run mpi 4 "$train" "$tmp/memory.yaml" --replay "$last"
     is "memory: replayed: exit code" "$rc" 1
-    like "memory: rank and operation are named" "$out" "rank 2 (computes something else from the same operands: [a-z_]+ '[^']*' \(operation|begins the step with another '(weight|master|exp_avg))"
+    # Gradients that are altered between their operation and their message are seen in the message.
+    like "memory: rank and operation are named" "$out" "has something else in all_reduce '|rank 2 (computes something else from the same operands: [a-z_]+ '[^']*' \(operation|begins the step with another '(weight|master|exp_avg))"
     ok "memory: no other rank is" sh -c "! printf '%s' \"$out\" | grep -qE 'rank [013] (computes|begins)'"
 fi
 tap_done
