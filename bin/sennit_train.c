@@ -104,12 +104,9 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
     sn_signals_set_early(signals, sn_train_leave_early, &leaving);
     enum sn_status st = begin(l, c, comm, &lock, &files, err);
     if (st == SN_OK) {
-        enum sn_train_files_of of = sn_train_line_only_reads(l) ? SN_FILES_READ
-                                    : l->machine_file           ? SN_FILES_PACED
-                                                                : SN_FILES_TRAINED;
         st = sn_train_map_save(&l->map, c, err); /* on rank 0 */
         if (st == SN_OK)
-            st = sn_train_files_open(&files, c, comm, of, err);
+            st = sn_train_files_open(&files, c, comm, sn_train_line_files(l), err);
         st = comm->ops->agree(comm, st, err);
     }
     if (st != SN_OK) {

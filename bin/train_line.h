@@ -4,6 +4,7 @@
 #ifndef SN_BIN_TRAIN_LINE_H
 #define SN_BIN_TRAIN_LINE_H
 
+#include "bin/train_files.h"
 #include "bin/train_generate.h"
 #include "bin/train_map.h"
 #include "bin/train_replay.h"
@@ -19,8 +20,8 @@ struct sn_train_line {
     struct sn_machine machine;
     struct sn_trainer_options train;
     bool preflight, profile, help, version;
-    long long attempt;      /* 0: the first that is free */
-    uint64_t certificate;   /* 0: none is given */
+    long long attempt;    /* 0: the first that is free */
+    uint64_t certificate; /* 0: none is given */
     struct sn_train_replay replay;
 };
 
@@ -33,6 +34,12 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
 static inline bool sn_train_line_only_reads(const struct sn_train_line *l)
 {
     return l->generate.text || l->replay.step > 0;
+}
+static inline enum sn_train_files_of sn_train_line_files(const struct sn_train_line *l)
+{
+    return sn_train_line_only_reads(l) ? SN_FILES_READ
+           : l->machine_file           ? SN_FILES_PACED
+                                       : SN_FILES_TRAINED;
 }
 
 #endif

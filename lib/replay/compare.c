@@ -76,6 +76,7 @@ void sn_replay_compare(struct sn_replay_finding *f, const struct sn_job *j,
     for (int64_t i = 0; i < n; i++) {
         const struct sn_recorded *a = &was->t[i], *b = &is->t[i];
         if (!is_known(j, a) || !is_known(j, b) || !is_one_place(a, b)) {
+            f->results++;
             part(f, j, b, SN_PARTS_ROUTING);
             return;
         }

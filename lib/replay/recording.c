@@ -173,6 +173,7 @@ static bool is_head(const struct sn_recording_head *h, int64_t step, int rank, i
 {
     return memcmp(h->magic, magic, sizeof(magic)) == 0 && h->version == VERSION &&
            h->step == step && h->rank == rank && h->n >= 0 &&
+           h->n <= bytes / (int64_t)sizeof(struct sn_recorded) &&
            bytes == (int64_t)sizeof(*h) + h->n * (int64_t)sizeof(struct sn_recorded) &&
            memchr(h->kernels, 0, sizeof(h->kernels)) != NULL;
 }

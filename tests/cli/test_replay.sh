@@ -30,6 +30,12 @@ run mpi 4 "$train" "$tmp/run.yaml" --replay 4
 like "a step with a checkpoint begins at the one before" "$out" "replaying steps 1 to 4 from the run's begin"
 is "from the run's begin: exit code" "$rc" 0
 
+# --- on another processor: other kernels round otherwise ------------------------------------------------
+run mpi 4 env SN_ISA=generic "$train" "$tmp/run.yaml" --replay 12
+is "other kernels: exit code" "$rc" 0
+like "other kernels: every result, but for rounding where there is any" "$out" \
+    '[0-9]{4} results of 4 ranks are those that were recorded(, to the last bit|, [0-9]+ of them but for rounding| but for rounding)'
+
 # --- in another layout ------------------------------------------------------------------------------
 sed 's/data: 2, tensor: 2, zero: 1/data: 1/' "$tmp/run.yaml" >"$tmp/one.yaml"
 run "$train" "$tmp/one.yaml" --replay 12
