@@ -16,33 +16,56 @@ static struct sn_lane_post *front(const struct sn_lanes *l, int lane)
     return l->first[lane] ? &l->post[l->first[lane] - 1] : NULL;
 }
 
-/* How much slower it is than alone, where so much is asked of each level. */
-static double slow_of(const struct sn_lane_post *p, const double asked[SN_LINK_LEVELS])
+/* Divide the links of a level among those under way: slow[lane] becomes how much slower its front is than
+ * alone, where that is more. Whoever asks for less than its messages' part leaves the rest to the others. */
+static void divide(const struct sn_lanes *l, int level, double slow[SN_LINK_LANES])
 {
-    double slow = 1;
-    for (int i = 0; i < SN_LINK_LEVELS; i++)
-        if (p->what.use.of[i] > 0)
-            slow = fmax(slow, asked[i]);
-    return slow;
+    double asked = 0, left = 1, messages = 0;
+    bool wants[SN_LINK_LANES] = {false}, found = true;
+    for (int k = 0; k < SN_LINK_LANES; k++) {
+        const struct sn_lane_post *p = front(l, k);
+        wants[k] = p && p->what.use.of[level] > 0;
+        asked += wants[k] ? (double)p->what.use.of[level] : 0;
+        messages += wants[k] ? (double)p->what.use.messages : 0;
+    }
+    if (asked <= 1)
+        return;
+    while (found) {
+        found = false;
+        for (int k = 0; k < SN_LINK_LANES; k++) {
+            const struct sn_link_use *u = wants[k] ? &front(l, k)->what.use : NULL;
+            if (!u || (double)u->of[level] * messages > (double)u->messages * left)
+                continue;
+            left -= (double)u->of[level];
+            messages -= (double)u->messages;
+            wants[k] = false;
+            found = true;
+        }
+    }
+    for (int k = 0; k < SN_LINK_LANES; k++) {
+        const struct sn_link_use *u = wants[k] ? &front(l, k)->what.use : NULL;
+        if (u)
+            slow[k] = fmax(slow[k], (double)u->of[level] * messages / ((double)u->messages * left));
+    }
 }
 
-/* What is under way has changed. Times of those whose links are asked for as before stay as they are,
- * to the last bit. */
+/* What is under way has changed. Times of those whose parts are as before stay as they are, to the last
+ * bit. */
 static void share(struct sn_lanes *l)
 {
-    double asked[SN_LINK_LEVELS] = {0};
-    for (int k = 0; k < SN_LINK_LANES && l->busy > 1; k++)
-        for (int i = 0; front(l, k) && i < SN_LINK_LEVELS; i++)
-            asked[i] += (double)front(l, k)->what.use.of[i];
+    double slow[SN_LINK_LANES];
+    for (int k = 0; k < SN_LINK_LANES; k++)
+        slow[k] = 1;
+    for (int i = 0; i < SN_LINK_LEVELS && l->busy > 1; i++)
+        divide(l, i, slow);
     for (int k = 0; k < SN_LINK_LANES; k++) {
         struct sn_lane_post *p = front(l, k);
-        double slow = p ? slow_of(p, asked) : 0;
-        if (!p || slow == p->slow)
+        if (!p || slow[k] == p->slow)
             continue;
         p->left -= p->slow > 0 ? (l->at - p->since) / p->slow : 0;
         p->since = l->at;
-        p->slow = slow;
-        p->end = p->since + p->left * slow;
+        p->slow = slow[k];
+        p->end = p->since + p->left * slow[k];
     }
 }
 

@@ -3,13 +3,17 @@
  * side, over links that they share.
  *
  * A lane is the queue of an axis (sn_group_queue), or the rings. What is under way keeps links of a
- * level busy for a share of its time (sn_price_uses). Where lanes together ask for more than a link
- * has, all that use it are slower by as much: with shares u of a level's links
+ * level busy for a share u of its time, with w messages at once (sn_price_uses). Where lanes together ask
+ * for more than a link has, its messages have equal parts of it, and none more than it asks for (max-min
+ * fairness: Bertsekas and Gallager, Data Networks, 6.5.2; TCP's connections and InfiniBand's queue pairs
+ * are served in turns):
  *
- *   seconds of one = those alone x max over its levels of max(1, sum of u over what is under way)
+ *   part of one = min(u, w x f), with f such that the parts of all that are under way sum to 1
+ *   seconds of one = those alone x max over its levels of u / part
  *
- * so that no link carries more than it can, and nothing waits that need not. Time only goes forward:
- * posts come in the order of their times. Knows no program and no machine.
+ * So no link carries more than it can, a short message beside an all-gather that has many under way has
+ * little of the link, and what asks for little goes on as if alone. Time only goes forward: posts come in
+ * the order of their times. Knows no program and no machine.
  */
 #ifndef SN_LANES_H
 #define SN_LANES_H
@@ -19,9 +23,9 @@
 
 enum { SN_LINK_LEVELS = 5, SN_LINK_LANES = 7, SN_LINK_RINGS = SN_LINK_LANES - 1 };
 
-/* Shares of links of each level, 0 .. 1. */
 struct sn_link_use {
-    float of[SN_LINK_LEVELS];
+    float of[SN_LINK_LEVELS]; /* shares of links of each level, 0 .. 1 */
+    float messages;           /* of a sender under way at once; 0: none, all of `of` are 0 */
 };
 
 /* What is posted. */

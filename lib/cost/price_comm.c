@@ -61,20 +61,31 @@ static double ramp(const struct sn_level *l, double bytes)
     return 1 + sqrt(l->half_bytes / bytes);
 }
 
+/* The outermost level that a group uses; -1: none. */
+static int outermost(const struct sn_pricer *p, const struct sn_span *s)
+{
+    int top = -1;
+    for (int i = 0; i < p->machine->n_levels; i++)
+        top = s->at[i] > 1 ? i : top;
+    return top;
+}
+
+/* Seconds in which links of level `top` pass on what each member sends to its neighbour. */
+static double crossing(const struct sn_pricer *p, double bytes, enum sn_group q, int top)
+{
+    const struct sn_level *l = level(p, top);
+    return bytes * ramp(l, bytes) / rate(p, top, 1, p->span[q].hops[top], sn_group_axis(q));
+}
+
 /* One member sends `bytes` to its neighbour; the farthest neighbours are at the group's outermost
  * level. */
 static double transfer(const struct sn_pricer *p, double bytes, enum sn_group q)
 {
-    const struct sn_span *s = &p->span[q];
-    enum sn_axis axis = sn_group_axis(q);
-    int top = -1;
-    for (int i = 0; i < p->machine->n_levels; i++)
-        top = s->at[i] > 1 ? i : top;
-    if (top < 0)
-        return 0;
-    const struct sn_level *l = level(p, top);
-    return p->machine->launch + p->software->latency[axis] * l->latency +
-           bytes * ramp(l, bytes) / rate(p, top, 1, s->hops[top], axis);
+    int top = outermost(p, &p->span[q]);
+    return top < 0 ? 0
+                   : p->machine->launch +
+                         p->software->latency[sn_group_axis(q)] * level(p, top)->latency +
+                         crossing(p, bytes, q, top);
 }
 
 /* Does the switch of level i sum for this group? */
@@ -219,27 +230,44 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
 _Static_assert((int)SN_LINK_LEVELS == (int)SN_MAX_LEVELS, "each level has links");
 _Static_assert((int)SN_LINK_RINGS >= (int)SN_NAXES, "each axis has a lane");
 
+/* For which share of `all` seconds each level is busy with a collective; its messages are those that cross
+ * the outermost one: direct, one to each member beyond, else one to a neighbour. */
+static void collective_uses(struct sn_link_use *out, const struct sn_pricer *p,
+                            const struct sn_communication *c, enum sn_group q, double bytes,
+                            double all)
+{
+    const struct sn_span *s = &p->span[q];
+    bool direct = p->machine->algorithm == SN_ALGORITHM_DIRECT || c->kind == SN_ALL_TO_ALL;
+    double inside = 1;
+    for (int i = 0; i < p->machine->n_levels; i++) {
+        if (s->at[i] == 1)
+            continue;
+        double busy = passing(p, c->kind, q, i, inside,
+                              c->kind == SN_ALL_REDUCE ? bytes : bytes * s->members);
+        out->of[i] = (float)fmin(busy / all, 1);
+        out->messages = direct ? (float)(s->members - inside) : 1;
+        inside = fmin(inside * s->at[i], s->members);
+    }
+}
+
 /* What was measured on one level is all busy time: it has no parts. */
 void sn_price_uses(struct sn_link_use *out, const struct sn_pricer *p,
                    const struct sn_program *prog, const struct sn_op *op)
 {
-    const struct sn_span *s = &p->span[op->group];
     struct sn_communication c;
-    double all = sn_price_comm(p, prog, op), inside = 1, seconds;
-    *out = (struct sn_link_use){{0}};
-    if (all <= 0 || sn_op_row(op->kind)->stream != SN_STREAM_COLLECTIVES ||
-        !sn_op_communication(&c, prog, op))
+    double all = sn_price_comm(p, prog, op), seconds;
+    *out = (struct sn_link_use){.messages = 0};
+    if (all <= 0 || sn_op_is_transfer(op) || !sn_op_communication(&c, prog, op))
         return;
     double bytes = (double)c.n * wire_bytes(p, c.kind, c.dtype, op->group);
-    bool is_whole = measured(&seconds, p, c.kind, bytes, op->group);
-    for (int i = 0; i < p->machine->n_levels; i++) {
-        if (s->at[i] == 1)
-            continue;
-        double busy = passing(p, c.kind, op->group, i, inside,
-                              c.kind == SN_ALL_REDUCE ? bytes : bytes * s->members);
-        inside = fmin(inside * s->at[i], s->members);
-        out->of[i] = is_whole ? 1 : (float)fmin(busy / all, 1);
-    }
+    int top = outermost(p, &p->span[op->group]);
+    if (c.kind == SN_SEND) { /* a ring's */
+        out->messages = 1;
+        out->of[top] = (float)fmin(crossing(p, bytes, op->group, top) / all, 1);
+    } else
+        collective_uses(out, p, &c, op->group, bytes, all);
+    if (measured(&seconds, p, c.kind, bytes, op->group))
+        out->of[top] = 1;
 }
 
 double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,

@@ -60,7 +60,7 @@ enum { SN_BEFORE_MESSAGES = SN_NKERNELS - 1, SN_MESSAGE_KINDS(SN_MESSAGE_KIND_OF
 enum sn_op_stream {
     SN_STREAM_COMPUTE,
     SN_STREAM_COLLECTIVES,
-    SN_STREAM_RINGS,     /* over links that collectives leave alone */
+    SN_STREAM_RINGS,     /* of attention: beside the collectives of its axis */
     SN_STREAM_TRANSFERS, /* between two ranks (`peer`, `tag`): from when both have posted it */
     SN_NSTREAMS
 };

@@ -81,16 +81,32 @@ static bool is_first(const struct stage *g, int f)
     return g->flow[f].end < 0;
 }
 
+/* The part of a level's links that each message has: by halving, what all have sums to 1. */
+static double part_of_a_message(const struct stage *g, int level)
+{
+    double least = 0, most = 1;
+    for (int step = 0; step < 200; step++) {
+        double f = (least + most) / 2, sum = 0;
+        for (int i = g->oldest; i < g->n_flows; i++) {
+            const struct sn_link_use *u = &g->flow[i].use;
+            sum += is_first(g, i) ? fmin(u->of[level], u->messages * f) : 0;
+        }
+        *(sum > 1 ? &most : &least) = f;
+    }
+    return least;
+}
+
 /* So much longer it takes than alone. */
 static double slowness(const struct stage *g, int f)
 {
     double worst = 1;
     for (int l = 0; l < SN_LINK_LEVELS; l++) {
+        const struct sn_link_use *u = &g->flow[f].use;
         double sum = 0;
         for (int i = g->oldest; i < g->n_flows; i++)
             sum += is_first(g, i) ? (double)g->flow[i].use.of[l] : 0;
-        if (g->flow[f].use.of[l] > 0 && sum > worst)
-            worst = sum;
+        if (u->of[l] > 0 && sum > 1)
+            worst = fmax(worst, u->of[l] / fmin(u->of[l], u->messages * part_of_a_message(g, l)));
     }
     return worst;
 }

@@ -31,8 +31,15 @@ static bool near(double a, double b)
 static void post(struct sn_lanes *l, int lane, double now, int id, double seconds, float outer,
                  float inner)
 {
-    struct sn_link_post p = {id, seconds, {{inner, outer}}};
+    struct sn_link_post p = {id, seconds, {{inner, outer}, 1}};
     (void)sn_lanes_post(l, lane, now, &p);
+}
+
+static void post_many(struct sn_lanes *l, int lane, int id, double seconds, float use,
+                      float messages)
+{
+    struct sn_link_post p = {id, seconds, {{use}, messages}};
+    (void)sn_lanes_post(l, lane, 0, &p);
 }
 
 static void drain(struct sn_lanes *l)
@@ -77,6 +84,34 @@ static void other_links_are_others(void)
     sn_lanes_fini(&l);
 }
 
+/* Three messages beside one: a quarter of the link for the one, so that it ends at 4, when the three have
+ * had three of their six seconds. */
+static void messages_have_equal_parts(void)
+{
+    struct ends e = {.n = 0};
+    struct sn_lanes l = {.ended = note, .arg = &e};
+    post_many(&l, 2, 0, 6, 1, 3);
+    post_many(&l, 0, 1, 1, 1, 1);
+    drain(&l);
+    tap_ok(near(e.end[1], 4) && near(e.end[0], 7),
+           "a message beside three has a quarter of the link");
+    sn_lanes_fini(&l);
+}
+
+/* A quarter is asked for and had, three quarters are left to two: of them one asks for an eighth. */
+static void who_asks_for_little_is_not_slowed(void)
+{
+    struct ends e = {.n = 0};
+    struct sn_lanes l = {.ended = note, .arg = &e};
+    post_many(&l, 0, 0, 5, 1, 1);
+    post_many(&l, 1, 1, 8, 0.25F, 1);
+    post_many(&l, 2, 2, 8, 0.125F, 1);
+    drain(&l);
+    tap_ok(near(e.end[1], 8) && near(e.end[2], 8) && near(e.end[0], 8),
+           "who asks for less than its part goes on as if alone, what it leaves is the others'");
+    sn_lanes_fini(&l);
+}
+
 static void time_goes_as_far_as_is_asked(void)
 {
     struct ends e = {.n = 0}, f = {.n = 0};
@@ -103,6 +138,8 @@ int main(void)
 {
     a_link_is_not_used_twice();
     other_links_are_others();
+    messages_have_equal_parts();
+    who_asks_for_little_is_not_slowed();
     time_goes_as_far_as_is_asked();
     return tap_done();
 }
