@@ -41,21 +41,29 @@
  * POS_GRAD      0 dy[T,D]                                 0+ dP[>=S,D] f32            -
  *               dP[position of r] += dy[r]; rows of dP whose position no row has are written as
  *               zero under SN_WRITE
- * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D], 3 g[T,D]?   0 y[T,D], 1 stats[T,2] f32, 0: in 3
- *                                                         2 s[T,D]?                  2: in 0 or 3
+ * LAYERNORM     0 x[T,D], 1 w[1,D], 2 b[1,D], 3 g[T,D]?,  0 y[T,D], 1 stats[T,2] f32, 0: in 3
+ *               4 parts[P T,2] f32?                       2 s[T,D]?                  2: in 0 or 3
  *               stats = (mean, 1/sqrt(var + eps)); var is the biased one. With g, and only then: of
  *               s = x + g, rounded to its type before it is normalised: the bits are those of an ADD
- *               and a norm of its result. s and y are never in the same place
- * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?   0 dx[T,D] (+ addend g),     0: in 0 or 4
- *                                                         1+ dw[1,D] f32?, 2+ db[1,D]?
+ *               and a norm of its result. s and y are never in the same place. With parts, and then
+ *               without g: x is one of P slices of a row's features, all as long, and parts are what
+ *               NORM_PART gives of them, slice by slice; statistics are those of the whole row
+ * LAYERNORM_DX  0 dy[T,D], 1 x[T,D], 2 w, 3 stats, 4 g?,  0 dx[T,D] (+ addend g),     0: in 0 or 4
+ *               5 parts[P T,2] f32?                       1+ dw[1,D] f32?, 2+ db[1,D]?
+ *               parts: what NORM_DX_PART gives of the P slices; dx is that of the whole row
  *               dw, db: those of LAYERNORM_DW, so that dy and x are read once for all three
  * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32?, 1+ db[1,D]? -
- * RMSNORM       0 x[T,D], 1 w[1,D], 3 g[T,D]?             0 y[T,D], 1 stats[T,1] f32, 0: in 3
- *                                                         2 s[T,D]?                  2: in 0 or 3
- *               stats = 1/sqrt(mean(x^2) + eps); g and s as LAYERNORM's
- * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?             0 dx (+ addend g),          0: in 0 or 4
- *                                                         1+ dw[1,D] f32?
+ * RMSNORM       0 x[T,D], 1 w[1,D], 3 g[T,D]?,            0 y[T,D], 1 stats[T,1] f32, 0: in 3
+ *               4 parts[P T,1] f32?                       2 s[T,D]?                  2: in 0 or 3
+ *               stats = 1/sqrt(mean(x^2) + eps); g, s and parts as LAYERNORM's
+ * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?,            0 dx (+ addend g),          0: in 0 or 4
+ *               5 parts[P T,1] f32?                       1+ dw[1,D] f32?
  * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -
+ * NORM_PART     0 x[T,D]                                  0 part[T,K] f32             -
+ *               of a slice of a row's features; K = 1: mean(x^2), K = 2: (mean(x), mean of (x - mean)^2)
+ * NORM_DX_PART  0 dy[T,D], 1 x[T,D], 2 w, 3 stats[T,K]    0 part[T,K] f32             -
+ *               K = 1: mean_j(w_j dy_j x_j); K = 2: (mean_j(w_j dy_j), mean_j(w_j dy_j h_j)), where
+ *               h = (x - mean) scale
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?,   0+ C[M,N], 1+ by epilogue?  0: in 3
  *               4 by epilogue?
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
@@ -237,7 +245,8 @@
 #define SN_OP_KINDS(X)                                                                             \
     X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad) X(POS_GRAD, pos_grad)    \
     X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx) X(LAYERNORM_DW, layernorm_dw)            \
-    X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx) X(RMSNORM_DW, rmsnorm_dw) X(GEMM, gemm)          \
+    X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx) X(RMSNORM_DW, rmsnorm_dw)                       \
+    X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(GEMM, gemm)                            \
     X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
     X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
@@ -268,14 +277,19 @@ enum { SN_EMBED_GRAD_IDS, SN_EMBED_GRAD_DY, SN_EMBED_GRAD_DW = 0 };
 enum { SN_POS_GRAD_DY, SN_POS_GRAD_DP = 0 };
 /* LAYERNORM and RMSNORM */
 enum {
-    SN_NORM_X, SN_NORM_W, SN_NORM_B, SN_NORM_ADDEND,
+    SN_NORM_X, SN_NORM_W, SN_NORM_B, SN_NORM_ADDEND, SN_NORM_PARTS,
     SN_NORM_Y = 0, SN_NORM_STATS, SN_NORM_SUM
 };
 enum {
-    SN_NORM_DX_DY, SN_NORM_DX_X, SN_NORM_DX_W, SN_NORM_DX_STATS, SN_NORM_DX_ADDEND,
+    SN_NORM_DX_DY, SN_NORM_DX_X, SN_NORM_DX_W, SN_NORM_DX_STATS, SN_NORM_DX_ADDEND, SN_NORM_DX_PARTS,
     SN_NORM_DX_DX = 0, SN_NORM_DX_DW, SN_NORM_DX_DB
 };
 enum { SN_NORM_DW_DY, SN_NORM_DW_X, SN_NORM_DW_STATS, SN_NORM_DW_DW = 0, SN_NORM_DW_DB };
+enum { SN_NORM_PART_X, SN_NORM_PART_PART = 0 };
+enum { /* the first four are those of a norm's gradient */
+    SN_NORM_DX_PART_DY, SN_NORM_DX_PART_X, SN_NORM_DX_PART_W, SN_NORM_DX_PART_STATS,
+    SN_NORM_DX_PART_PART = 0
+};
 /* SLOPE_OF: what ACT_DX takes the slope of; BESIDE: x of ACT, or db of COLSUM */
 enum {
     SN_GEMM_A, SN_GEMM_B, SN_GEMM_BIAS, SN_GEMM_ADDEND, SN_GEMM_SLOPE_OF,
@@ -363,11 +377,11 @@ struct sn_vocab_attr {
     int64_t first; /* the first word here */
 };
 
-/* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
-struct sn_random_attr {
+struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
     uint32_t site; /* of the random stream: unique in the model; ENCODE's: unique in the job */
     float drop;    /* probability of dropping, 0 = off */
     float jitter;  /* JITTER: more than 0 */
+    int32_t col0, width; /* DROPOUT: x begins at this column of so many; 0: it has them all */
 };
 
 /* Optimizers, CLIP_SCALE */

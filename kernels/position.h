@@ -45,6 +45,14 @@ SN_BOTH int64_t sn_row_position(const struct sn_position_attr *a, int64_t r)
     return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
 }
 
+/* DROPOUT, JITTER: which element of its sample (r, c) of x is. */
+SN_BOTH int64_t sn_noise_element(const struct sn_attr *a, const struct sn_mat *x, int64_t r,
+                                 int64_t c)
+{
+    int64_t width = a->random.width > 0 ? a->random.width : x->cols;
+    return sn_row_position(&a->position, r) * width + a->random.col0 + c;
+}
+
 /* The other way round: which row position p of a sample is, where rank after rank has `rows` rows
  * and in each the sample begins at `first`. */
 SN_BOTH int64_t sn_row_of(const struct sn_position_attr *a, int64_t p, int64_t rows, int64_t first)

@@ -35,8 +35,7 @@ static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
                         *y = &a->out[SN_NOISE_Y];
     float room[4 * GROUPS], x_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     int64_t sample = a->scalars->first_sample + sn_row_sample(&a->attr.position, r);
-    const float *f =
-        factors(a, sample, sn_row_position(&a->attr.position, r) * x->cols + c, n, room);
+    const float *f = factors(a, sample, sn_noise_element(&a->attr, x, r, c), n, room);
     const float *from = sn_get(x, r, c, n, x_buf);
     float *to = sn_dst(y, r, c, y_buf);
     if (g->p) {

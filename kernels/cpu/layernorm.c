@@ -6,36 +6,25 @@
  *   dx_i = s (w_i dy_i - mean_j(w_j dy_j) - h_i mean_j(w_j dy_j h_j))
  *   dw_i = sum over rows of dy_i h_i, db_i = sum over rows of dy_i
  *
- * Sums along a row are in double: the conversions hide behind the loads.
+ * Where x is a slice of a row, its parts give the means over all of it (norm_parts.h).
  */
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/norm.h"
 
 #include <math.h>
 
-struct stats {
-    float mean, scale;
-};
-
-static struct stats row_stats(const struct sn_mat *x, int64_t r, float eps)
+/* Of row r: of its parts, where x is a slice. */
+static struct sn_layer_stats row_stats(const struct sn_args *a, const struct sn_mat *x, int64_t r)
 {
-    float buf[SN_TILE_COLS];
-    double sum = 0.0, squares = 0.0, width = (double)x->cols;
-    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
-        int64_t n = sn_piece(x->cols, c);
-        const float *xp = sn_get(x, r, c, n, buf);
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++)
-            sum += (double)xp[i];
+    const struct sn_mat *parts = &a->in[SN_NORM_PARTS];
+    struct sn_moments m;
+    if (parts->p) {
+        m.mean = sn_parts_mean(parts, x->rows, r, 0);
+        m.variance = sn_parts_variance(parts, x->rows, r, m.mean);
+    } else {
+        m = sn_row_moments(x, r);
     }
-    double mean = sum / width;
-    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
-        int64_t n = sn_piece(x->cols, c);
-        const float *xp = sn_get(x, r, c, n, buf);
-#pragma omp simd reduction(+ : squares)
-        for (int64_t i = 0; i < n; i++)
-            squares += ((double)xp[i] - mean) * ((double)xp[i] - mean);
-    }
-    return (struct stats){(float)mean, (float)(1.0 / sqrt(squares / width + (double)eps))};
+    return (struct sn_layer_stats){(float)m.mean,
+                                   (float)(1.0 / sqrt(m.variance + (double)a->attr.eps))};
 }
 
 static void forward_row(const struct sn_args *a, int64_t r)
@@ -43,7 +32,7 @@ static void forward_row(const struct sn_args *a, int64_t r)
     const struct sn_mat *w = &a->in[SN_NORM_W], *b = &a->in[SN_NORM_B], *y = &a->out[SN_NORM_Y];
     const struct sn_mat *x = sn_norm_input(a, r);
     float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], b_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
-    struct stats st = row_stats(x, r, a->attr.eps);
+    struct sn_layer_stats st = row_stats(a, x, r);
     memcpy(sn_at(&a->out[SN_NORM_STATS], r, 0), &st, sizeof(st));
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
@@ -63,39 +52,22 @@ SN_KERNEL(sn_layernorm)
     return 0;
 }
 
-/* mean_j(w_j dy_j) and mean_j(w_j dy_j h_j) of row r */
-static void weighted_means(const struct sn_args *a, int64_t r, struct stats st, double mean[2])
-{
-    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
-                        *w = &a->in[SN_NORM_DX_W];
-    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
-    double plain = 0.0, dot = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
-        int64_t n = sn_piece(x->cols, c);
-        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
-        const float *wp = sn_get(w, 0, c, n, w_buf);
-#pragma omp simd reduction(+ : plain, dot)
-        for (int64_t i = 0; i < n; i++) {
-            double u = (double)(dyp[i] * wp[i]);
-            plain += u;
-            dot += u * (double)((xp[i] - st.mean) * st.scale);
-        }
-    }
-    mean[0] = plain / (double)x->cols;
-    mean[1] = dot / (double)x->cols;
-}
-
 static void dx_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
-                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
+                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND],
+                        *parts = &a->in[SN_NORM_DX_PARTS];
     const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS],
         dx_buf[SN_TILE_COLS];
-    struct stats st;
-    memcpy(&st, sn_at(&a->in[SN_NORM_DX_STATS], r, 0), sizeof(st));
+    struct sn_layer_stats st = sn_layer_stats_at(&a->in[SN_NORM_DX_STATS], r);
     double mean[2];
-    weighted_means(a, r, st, mean);
+    if (parts->p) {
+        mean[0] = sn_parts_mean(parts, x->rows, r, 0);
+        mean[1] = sn_parts_mean(parts, x->rows, r, 1);
+    } else {
+        sn_weighted_means(a, r, st, mean);
+    }
     float s = st.scale, m0 = (float)mean[0], m1 = (float)mean[1];
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
@@ -126,8 +98,7 @@ static void sum_strip(const struct sn_args *a, int stats, int o, int64_t c, int6
     sn_colsum_start(&db, a, n);
     for (int64_t r = 0; r < x->rows; r++) {
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
-        struct stats st;
-        memcpy(&st, sn_at(&a->in[stats], r, 0), sizeof(st));
+        struct sn_layer_stats st = sn_layer_stats_at(&a->in[stats], r);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             dw.sub[i] += dyp[i] * ((xp[i] - st.mean) * st.scale);

@@ -5,31 +5,25 @@
  *   of x + g, rounded, where there is an addend g
  *   dx_i = s (w_i dy_i - x_i s^2 mean_j(w_j dy_j x_j)),  dw_i = sum over rows of dy_i x_i s
  *
- * Sums along a row are in double: the conversions hide behind the loads.
+ * Where x is a slice of a row, its parts give the means over all of it (norm_parts.h).
  */
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/norm.h"
 
 #include <math.h>
 
-static float inverse_rms(const struct sn_mat *x, int64_t r, float eps)
+/* 1/sqrt(mean(x^2) + eps) of row r: of its parts, where x is a slice. */
+static float inverse_rms(const struct sn_args *a, const struct sn_mat *x, int64_t r)
 {
-    float buf[SN_TILE_COLS];
-    double sum = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
-        int64_t n = sn_piece(x->cols, c);
-        const float *xp = sn_get(x, r, c, n, buf);
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++)
-            sum += (double)xp[i] * (double)xp[i];
-    }
-    return (float)(1.0 / sqrt(sum / (double)x->cols + (double)eps));
+    const struct sn_mat *parts = &a->in[SN_NORM_PARTS];
+    double square = parts->p ? sn_parts_mean(parts, x->rows, r, 0) : sn_row_mean_square(x, r);
+    return (float)(1.0 / sqrt(square + (double)a->attr.eps));
 }
 
 static void forward_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[SN_NORM_W], *y = &a->out[SN_NORM_Y];
     float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
-    float s = inverse_rms(x, r, a->attr.eps);
+    float s = inverse_rms(a, x, r);
     *(float *)sn_at(&a->out[SN_NORM_STATS], r, 0) = s;
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
@@ -48,34 +42,18 @@ SN_KERNEL(sn_rmsnorm)
     return 0;
 }
 
-/* sum_j w_j dy_j x_j of row r */
-static double weighted_dot(const struct sn_args *a, int64_t r)
-{
-    const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
-                        *w = &a->in[SN_NORM_DX_W];
-    float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
-    double sum = 0.0;
-    for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
-        int64_t n = sn_piece(x->cols, c);
-        const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
-        const float *wp = sn_get(w, 0, c, n, w_buf);
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++)
-            sum += (double)(dyp[i] * wp[i]) * (double)xp[i];
-    }
-    return sum;
-}
-
 static void dx_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
-                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND];
+                        *w = &a->in[SN_NORM_DX_W], *g = &a->in[SN_NORM_DX_ADDEND],
+                        *parts = &a->in[SN_NORM_DX_PARTS];
     const struct sn_mat *dx = &a->out[SN_NORM_DX_DX];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], g_buf[SN_TILE_COLS],
         dx_buf[SN_TILE_COLS];
     float s = *(const float *)sn_at(&a->in[SN_NORM_DX_STATS], r, 0);
     double s3 = (double)s * (double)s * (double)s;
-    float k = (float)(s3 * weighted_dot(a, r) / (double)x->cols);
+    double mean = parts->p ? sn_parts_mean(parts, x->rows, r, 0) : sn_weighted_mean(a, r);
+    float k = (float)(s3 * mean);
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);

@@ -13,8 +13,7 @@ template <class A> struct dropout : sn_all_rows {
         float x[N], g[N];
         const struct sn_noise noise = sn_noise_of(&a.attr, a.scalars);
         int64_t sample = a.scalars->first_sample + sn_row_sample(&a.attr.position, r);
-        int64_t first = sn_row_position(&a.attr.position, r) * a.in[SN_NOISE_X].cols + c,
-                group = -1;
+        int64_t first = sn_noise_element(&a.attr, &a.in[SN_NOISE_X], r, c), group = -1;
         struct sn_philox w = {{0, 0, 0, 0}};
         A::load(a.in[SN_NOISE_X], r, c, x);
         if (a.in[SN_NOISE_ADDEND].p)

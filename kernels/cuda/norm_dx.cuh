@@ -8,17 +8,14 @@
  * In any order (attr.any_order) the blocks add to the outputs by atomics.
  *
  * Sums: fp32 over the rows of one thread (SN_NORM_RUN at most), fp32 for a chunk, double beyond.
- * Rows wider than registers go twice through memory (row.cuh, colsum.cuh).
- *
- * Norm says what differs: OUTS outputs of sums; Norm(stats, row); at(x), what dw multiplies dy
- * with; along(x), what dy w is multiplied with in the sum along the row; close(sums, columns);
- * dx(dy w, x).
+ * Rows wider than registers go twice through memory (norm.cuh, colsum.cuh).
+ * Norm is what norm.cuh says; of a row of which x is a slice, the means are those of its parts.
  */
 #ifndef SN_CUDA_NORM_DX_CUH
 #define SN_CUDA_NORM_DX_CUH
 
 #include "kernels/cuda/colsum.cuh"
-#include "kernels/cuda/row.cuh"
+#include "kernels/cuda/norm.cuh"
 
 /* Sums of both values over the threads of a row, for all of them; a block has several rows. */
 static __device__ __forceinline__ void sn_norm_row_sums(double v[2],
@@ -114,8 +111,14 @@ sn_norm_row(const struct sn_args &a, int64_t r, bool there, double room[2][SN_BL
             along[0] += (double)plain;
             along[1] += (double)dot;
         }
-    sn_norm_row_sums(along, room);
-    norm.close(along, cols);
+    if (a.in[SN_NORM_DX_PARTS].p) {
+        sn_parts_means<Norm>(a, there ? r : 0, along);
+    } else {
+        sn_norm_row_sums(along, room);
+        along[0] /= (double)cols;
+        along[1] /= (double)cols;
+    }
+    norm.close(along);
 #pragma unroll
     for (int i = 0; i < KEPT; i++)
         if (there && first + i * step < cols) {
@@ -215,22 +218,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) sn_norm_dx_wide(const st
     for (int64_t r = sn_first_row(); r < x.rows; r += sn_row_step()) {
         Norm norm(a.in[SN_NORM_DX_STATS], r);
         sn_row<A, false> row(x, r, true);
-        double along[2] = {0, 0};
-        row.each(true, [&](int64_t c, const float *v) {
-            float dy[N], w[N], plain = 0, dot = 0;
-            A::load(a.in[SN_NORM_DX_DY], r, c, dy);
-            A::load(a.in[SN_NORM_DX_W], 0, c, w);
-#pragma unroll
-            for (int e = 0; e < N; e++) {
-                plain += dy[e] * w[e];
-                dot += dy[e] * w[e] * norm.along(v[e]);
-            }
-            along[0] += (double)plain;
-            along[1] += (double)dot;
-        });
-        along[0] = sn_row_sum(along[0], room);
-        along[1] = sn_row_sum(along[1], room);
-        norm.close(along, x.cols);
+        double mean[2];
+        if (a.in[SN_NORM_DX_PARTS].p)
+            sn_parts_means<Norm>(a, r, mean);
+        else
+            sn_weighted_means(a, row, true, norm, room, mean);
+        norm.close(mean);
         row.each(true, [&](int64_t c, const float *v) {
             float dy[N], w[N], g[N];
             A::load(a.in[SN_NORM_DX_DY], r, c, dy);

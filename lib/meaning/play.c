@@ -23,6 +23,8 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_RMSNORM] = sn_rule_norm,
     [SN_OP_RMSNORM_DX] = sn_rule_norm_dx,
     [SN_OP_RMSNORM_DW] = sn_rule_norm_dw,
+    [SN_OP_NORM_PART] = sn_rule_norm_part,
+    [SN_OP_NORM_DX_PART] = sn_rule_norm_dx_part,
     [SN_OP_GEMM] = sn_rule_gemm,
     [SN_OP_COLSUM] = sn_rule_colsum,
     [SN_OP_ROPE] = sn_rule_rope,
@@ -120,6 +122,19 @@ static enum sn_status go_on(struct sn_meaning *m, struct sn_rank *r, bool *moved
     return SN_OK;
 }
 
+/* It waits for what no rank sends. */
+static enum sn_status stands(const struct sn_meaning *m, const struct sn_rank *r)
+{
+    const struct sn_sched *e = &r->program->sched[r->entry];
+    int number = e->first + r->at;
+    struct sn_visit s = {.m = (struct sn_meaning *)m,
+                         .r = (struct sn_rank *)r,
+                         .op = &r->program->ops[number],
+                         .number = number,
+                         .micro = e->micro};
+    return sn_visit_fault(&s, "waits for ever");
+}
+
 enum sn_status sn_play(struct sn_meaning *m)
 {
     for (bool moved = true; moved;) {
@@ -129,8 +144,7 @@ enum sn_status sn_play(struct sn_meaning *m)
     }
     for (int i = 0; i < m->ranks; i++)
         if (m->rank[i].entry < m->rank[i].program->n_sched)
-            return sn_fail(m->err, SN_EFAIL, "%s: rank %d never comes to its end",
-                           m->rank[i].program->name, i);
+            return stands(m, &m->rank[i]);
     return SN_OK;
 }
 

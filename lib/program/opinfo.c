@@ -50,14 +50,14 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"dy"}},
         .out = {{"dP", SUM}}},
     [SN_OP_LAYERNORM] = {
-        .in = {{"x", GRAD}, {"w", GRAD}, {"b"}, {"g", OPT}},
+        .in = {{"x", GRAD}, {"w", GRAD}, {"b"}, {"g", OPT}, {"parts", OPT}},
         .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
                 {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_LAYERNORM_DX, .dw = SN_OP_LAYERNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_LAYERNORM_DX] = {
-        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
+        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}, {"parts", OPT}},
         .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE},
                 {"db", OPT | FREE}},
         .cost = SN_COST_NORM},
@@ -66,19 +66,28 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"dw", OPT | FREE}, {"db", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM] = {
-        .in = {{"x", GRAD}, {"w", GRAD}, {NULL}, {"g", OPT}},
+        .in = {{"x", GRAD}, {"w", GRAD}, {NULL}, {"g", OPT}, {"parts", OPT}},
         .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
                 {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_RMSNORM_DX, .dw = SN_OP_RMSNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_RMSNORM_DX] = {
-        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}},
+        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}, {"parts", OPT}},
         .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM_DW] = {
         .in = {{"dy"}, {"x"}, {"stats"}},
         .out = {{"dw", FREE}},
+        .cost = SN_COST_NORM},
+    [SN_OP_NORM_PART] = {
+        .in = {{"x"}},
+        .out = {{"part"}},
+        .repeat = SN_REPEAT_CHEAP,
+        .cost = SN_COST_NORM},
+    [SN_OP_NORM_DX_PART] = {
+        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}},
+        .out = {{"part"}},
         .cost = SN_COST_NORM},
     [SN_OP_GEMM] = {
         .in = {{"A", GRAD_W}, {"B", GRAD}, {"bias", OPT}, {"addend", OPT}, {"x", OPT}},

@@ -71,7 +71,7 @@ section_unit() {
             ;;
         esac
         case $name in
-        test_attention | test_attention_parts | test_kernels_norm | test_kernels_embed | test_kernels_pointwise)
+        test_attention | test_attention_parts | test_kernels_norm* | test_kernels_embed | test_kernels_pointwise)
             one "$name,any-order" 90 "$point" unit "$name" SN_ANY_ORDER=1
             ;;
         esac
@@ -106,7 +106,7 @@ section_losses() {
 
 section_sanitizer() {
     command -v compute-sanitizer >/dev/null || { missing compute-sanitizer && return; }
-    names="test_kernels_norm test_kernels_pointwise test_kernels_vocab test_cross_entropy test_gemm test_attention"
+    names="test_kernels_norm test_kernels_norm_parts test_kernels_pointwise test_kernels_vocab test_cross_entropy test_gemm test_attention"
     [ -z "${DRY:-}" ] || names=test_kernels_rope
     for tool in memcheck racecheck initcheck; do
         for name in $names; do

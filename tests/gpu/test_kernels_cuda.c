@@ -81,6 +81,40 @@ static void norm_of_sum(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 2, shape(type, k->a.in[0].rows, k->a.in[0].cols), SN_WRITE);
 }
 
+/* Of a slice; `columns` K of what is known of it. */
+static void norm_part(struct kt *k, enum sn_op_kind kind, int columns)
+{
+    int64_t t = size(4096, 8), d = size(8192, 64);
+    kt_in(k, 0, shape(type, t, d));
+    if (kind == SN_OP_NORM_DX_PART) {
+        kt_in(k, 1, shape(type, t, d));
+        kt_in(k, 2, shape(type, 1, d));
+        kt_in(k, 3, shape(SN_F32, t, columns));
+    }
+    kt_out(k, 0, shape(SN_F32, t, columns), SN_WRITE);
+}
+
+static void rms_part(struct kt *k, enum sn_op_kind kind)
+{
+    norm_part(k, kind, 1);
+}
+
+static void layer_part(struct kt *k, enum sn_op_kind kind)
+{
+    norm_part(k, kind, 2);
+}
+
+/* One of two slices of rows, of which `parts` (input 4, or 5 of a gradient) say the rest. */
+static void norm_of_parts(struct kt *k, enum sn_op_kind kind)
+{
+    norm(k, kind);
+    bool forward = kind == SN_OP_LAYERNORM || kind == SN_OP_RMSNORM;
+    int64_t columns = kind == SN_OP_LAYERNORM || kind == SN_OP_LAYERNORM_DX ? 2 : 1;
+    struct sn_mat *parts = kt_in(k, forward ? 4 : 5, shape(SN_F32, 2 * k->a.in[0].rows, columns));
+    for (int64_t i = 0; i < parts->rows; i++) /* of squares */
+        kt_set(parts, i, columns - 1, 1.0 + 1e-3 * (double)(i % 7));
+}
+
 static void embed(struct kt *k, enum sn_op_kind kind)
 {
     int64_t s = size(2048, 16), d = size(4096, 64), v = size(32000, 64);
@@ -289,10 +323,18 @@ static const struct {
     {SN_OP_LAYERNORM, "LAYERNORM of a sum", norm_of_sum, 4e-6},
     {SN_OP_LAYERNORM_DX, "LAYERNORM_DX", norm, 1e-5},
     {SN_OP_LAYERNORM_DW, "LAYERNORM_DW", norm, 1e-4},
+    {SN_OP_LAYERNORM, "LAYERNORM of parts", norm_of_parts, 4e-6},
+    {SN_OP_LAYERNORM_DX, "LAYERNORM_DX of parts", norm_of_parts, 1e-5},
+    {SN_OP_NORM_PART, "NORM_PART of LAYERNORM", layer_part, 4e-6},
+    {SN_OP_NORM_DX_PART, "NORM_DX_PART of LAYERNORM", layer_part, 1e-5},
     {SN_OP_RMSNORM, "RMSNORM", norm, 4e-6},
     {SN_OP_RMSNORM, "RMSNORM of a sum", norm_of_sum, 4e-6},
     {SN_OP_RMSNORM_DX, "RMSNORM_DX", norm, 1e-5},
     {SN_OP_RMSNORM_DW, "RMSNORM_DW", norm, 1e-4},
+    {SN_OP_RMSNORM, "RMSNORM of parts", norm_of_parts, 4e-6},
+    {SN_OP_RMSNORM_DX, "RMSNORM_DX of parts", norm_of_parts, 1e-5},
+    {SN_OP_NORM_PART, "NORM_PART of RMSNORM", rms_part, 4e-6},
+    {SN_OP_NORM_DX_PART, "NORM_DX_PART of RMSNORM", rms_part, 1e-5},
     {SN_OP_GEMM, "GEMM", gemm, 2e-5},
     {SN_OP_GEMM, "GEMM with GELU", gemm_gelu, 2e-5},
     {SN_OP_GEMM, "GEMM with its slope", gemm_slope, 2e-5},
