@@ -175,6 +175,18 @@ static void breakdown(struct sn_str *out, const struct sn_plan *p)
     share_of_winner(out, "update", s->update, p->step_time);
 }
 
+/* A rare axis has one where a row has it. */
+static bool has_column(const struct sn_search *s, enum sn_axis a)
+{
+    int size[SN_NGRID_AXES];
+    bool has = false;
+    for (int i = 0; i < s->n && !has; i++) {
+        sn_axes_sizes(size, &s->found[i].layout);
+        has = sn_axis_is_told(a, size[a]);
+    }
+    return has;
+}
+
 static void add_row(struct sn_str *out, const struct sn_search *s, int i)
 {
     const struct sn_found *f = &s->found[i];
@@ -184,7 +196,8 @@ static void add_row(struct sn_str *out, const struct sn_search *s, int i)
     sn_axes_sizes(size, l);
     sn_str_add(out, "%3d  ", i + 1);
     for (int x = 0; x < SN_NGRID_AXES; x++)
-        sn_str_add(out, " %4d", size[sn_axis_told(x)]);
+        if (has_column(s, sn_axis_told(x)))
+            sn_str_add(out, " %4d", size[sn_axis_told(x)]);
     sn_str_add(out, "  %9.4g s %5.1f %% %10s  ", f->plan.step_time, 100 * f->plan.mfu,
                sn_str_bytes(bytes, f->plan.memory.total));
     describe(out, l);
@@ -211,7 +224,8 @@ static void table(struct sn_str *out, const struct sn_search *s, const struct sn
                    "with them\n");
     sn_str_add(out, "rank ");
     for (int i = 0; i < SN_NGRID_AXES; i++)
-        sn_str_add(out, " %4s", sn_axis_row(sn_axis_told(i))->heading);
+        if (has_column(s, sn_axis_told(i)))
+            sn_str_add(out, " %4s", sn_axis_row(sn_axis_told(i))->heading);
     sn_str_add(out, "       step      MFU     memory  layout; why\n");
     for (int i = 0; i < s->n; i++)
         add_row(out, s, i);
@@ -273,7 +287,8 @@ static void near_line(const struct sn_found *f, int64_t limit)
     int size[SN_NGRID_AXES];
     sn_axes_sizes(size, l);
     for (int i = 0; i < SN_NGRID_AXES; i++)
-        sn_str_add(&text, "%s %d, ", sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
+        if (sn_axis_is_told(sn_axis_told(i), size[sn_axis_told(i)]))
+            sn_str_add(&text, "%s %d, ", sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
     describe(&text, l);
     (void)fprintf(stderr, "  %s: %s", text.p ? text.p : "",
                   sn_str_bytes(need, f->plan.memory.total));

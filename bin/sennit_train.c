@@ -175,10 +175,7 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
 /* One sample on one rank, whatever layout the run has. */
 static void set_one_rank(struct sn_layout_config *l)
 {
-    int size[SN_NGRID_AXES];
-    for (int a = 0; a < SN_NGRID_AXES; a++)
-        size[a] = 1;
-    sn_axes_set_sizes(l, size);
+    sn_axes_set_one(l);
     l->micro_batch = l->virtual_stages = 1;
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->n_split = l->zero = 0;

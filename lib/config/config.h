@@ -53,6 +53,7 @@ enum sn_scheme {
 };
 enum sn_order_axis {
     SN_ORDER_TENSOR,
+    SN_ORDER_TENSOR_X,
     SN_ORDER_CONTEXT,
     SN_ORDER_EXPERT,
     SN_ORDER_DATA_AXIS,
@@ -172,7 +173,7 @@ struct sn_compress_config {
 
 struct sn_layout_config {
     int data; /* 0: follows from the number of ranks */
-    int tensor, pipeline, context;
+    int tensor, tensor_x, pipeline, context;
     int expert;        /* ranks that share the experts out */
     int expert_tensor; /* ranks that share an expert's matrices: a divisor of tensor; 0: tensor */
     enum sn_expert_tokens expert_tokens; /* over tensor ranks, where a router sees them, if
@@ -211,6 +212,7 @@ struct sn_layout_config {
 #define SN_LAYOUT_KEYS(ROW)                                                                        \
     ROW(DATA, data)                                                                                \
     ROW(TENSOR, tensor)                                                                            \
+    ROW(TENSOR_X, tensor_x)                                                                        \
     ROW(PIPELINE, pipeline)                                                                        \
     ROW(CONTEXT, context)                                                                          \
     ROW(EXPERT, expert)                                                                            \
@@ -334,7 +336,7 @@ int sn_config_least_ranks(const struct sn_layout_config *l);
 /* Tokens of a micro-batch that a rank has, before sequence parallelism cuts them. */
 int64_t sn_config_tokens(const struct sn_config *c);
 /* "data 2 x tensor 4 x context 1 x pipeline 2"; returns buf. */
-enum { SN_AXES_SIZE = 96 };
+enum { SN_AXES_SIZE = 128 };
 const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l);
 /* Rules that need the number of ranks: fills layout.data when it was omitted; names the nearest
  * layouts that work otherwise. *c is one that sn_config_load or sn_config_parse gave. */

@@ -45,8 +45,6 @@ static void names_not_built(const struct sn_key *k, struct sn_str *out)
         if (k->later >> i & 1)
             sn_str_add(out, "%s%s", n++ ? ", " : " Not built yet: ", k->names[i]);
     }
-    if (k->later_map)
-        sn_str_add(out, "%s%s", n++ ? ", " : " Not built yet: ", k->later_map);
     sn_str_add(out, n ? "." : "");
 }
 

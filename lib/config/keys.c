@@ -58,7 +58,11 @@ static const char *const choices[] = {"auto", "false", "true", NULL};
 static const char *const schemes[] = {"none",      "naive", "mzhybrid", "zhybrid",
                                       "blockwise", "auto",  NULL};
 static const char *const damaged[] = {"stop", "older", NULL}; /* enum sn_damaged */
-static const char *const axes[] = {"tensor", "context", "expert", "data", "pipeline", NULL};
+/* AxoNN's grid of tensors (Singh et al., arXiv 2305.13525): Z is what ZeRO 3 does in groups of replicas. */
+static const struct sn_key_member grid[] = {
+    {"x", "layout.tensor_x"}, {"y", "layout.tensor"}, {"z", "layout.zero_node"}, {NULL, NULL}};
+static const char *const axes[] = {"tensor", "tensor_x", "context", "expert",
+                                   "data",   "pipeline", NULL};
 
 #define AT(member) offsetof(struct sn_config, member)
 #define ROW(key, kind, where, what)                                                                \
@@ -71,7 +75,7 @@ static const char *const axes[] = {"tensor", "context", "expert", "data", "pipel
 #define SHORT_FOR(k)        .short_for = (k)
 #define NAMES(n)            .names = (n)
 #define LATER(bits)         .later = (bits)
-#define LATER_MAP(what)     .later_map = (what)
+#define MEMBERS(list)       .members = (list)
 #define OPTIONAL(bits)      .optional = (bits)
 #define ONLY(v)             .only = (v), .value = (v)
 #define NOT_BUILT           .not_built = true
@@ -238,8 +242,10 @@ const struct sn_key sn_keys[] = {
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),
         RANGE(1, 1048576, "ranks"), WORD("auto"), DEFAULT("auto"), NULL_OK, DECIDES},
-    {ROW("layout.tensor", INT, AT(layout.tensor), "Ranks that share each weight matrix; divides model.heads, and model.kv_heads or is a multiple of it."),
-        RANGE(1, 1048576, "ranks"), LATER_MAP("{x, y, z} of the 3-D grid"), DEFAULT("1"), DECIDES},
+    {ROW("layout.tensor", INT, AT(layout.tensor), "Ranks that share each weight matrix; divides model.heads, and model.kv_heads or is a multiple of it. {x, y, z} is AxoNN's grid: x is layout.tensor_x, y layout.tensor, z layout.zero_node with layout.zero 3; layout.data counts the ranks of z."),
+        RANGE(1, 1048576, "ranks"), MEMBERS(grid), DEFAULT("1"), DECIDES},
+    {ROW("layout.tensor_x", INT, AT(layout.tensor_x), "Ranks that share the features between blocks (X of AxoNN's grid, whose Y is layout.tensor): of a weight matrix its other dimension; divides model.hidden."),
+        RANGE(1, 1048576, "ranks"), DEFAULT("1"), DECIDES},
     {ROW("layout.pipeline", INT, AT(layout.pipeline), "Pipeline stages; times layout.virtual_stages at most model.layers."),
         RANGE(1, 10000, "stages"), DEFAULT("1"), DECIDES},
     {ROW("layout.expert", INT, AT(layout.expert), "Ranks that share the experts, as many to each; divides data x context (and tensor / expert_tensor, where that is named), and model.experts.count."),
@@ -266,8 +272,8 @@ const struct sn_key sn_keys[] = {
         NAMES(context_kinds), DEFAULT("ring"), DECIDES},
     {ROW("layout.split", INTS, AT(layout.n_split), "Layers of each stage module (pipeline x virtual_stages of them), in the order of the model."),
         RANGE(1, 10000, "layers"), WORD("auto"), DEFAULT("auto"), DECIDES},
-    {ROW("layout.axis_order", RANKING, AT(layout.n_axis_order), "Axes from the innermost, whose ranks are neighbours, outwards; expert may be left out."),
-        NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT), DEFAULT("[tensor, context, expert, data, pipeline]"), DECIDES},
+    {ROW("layout.axis_order", RANKING, AT(layout.n_axis_order), "Axes from the innermost, whose ranks are neighbours, outwards; expert and tensor_x may be left out (tensor_x is then right behind tensor)."),
+        NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT | 1u << SN_ORDER_TENSOR_X), DEFAULT("[tensor, tensor_x, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
     {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it, and then those that it has found with it and with schedule combined."),

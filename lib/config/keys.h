@@ -54,6 +54,11 @@ union sn_scratch {
 
 #define SN_NOWHERE ((size_t)-1)
 
+/* A word of a mapping, and the key whose value it is; of a list a row with NULL ends. */
+struct sn_key_member {
+    const char *word, *key;
+};
+
 struct sn_key {
     const char *name; /* dotted */
     enum sn_key_type type;
@@ -67,7 +72,7 @@ struct sn_key {
     const char *const *names; /* of an enum, NULL-terminated */
     unsigned later;           /* bit i: names[i] is not built yet */
     unsigned optional;        /* of a ranking: bit i: names[i] may be left out */
-    const char *later_map;    /* what a mapping would mean, where that is not built yet */
+    const struct sn_key_member *members; /* of a mapping in its place: other keys' values */
     const char *value;        /* default as YAML; NULL: derived or required */
     const char *derived;      /* default in words, when other keys decide it (rules.c) */
     const char *only;         /* the feature is not built yet: the one value accepted */

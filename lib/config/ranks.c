@@ -11,7 +11,8 @@ enum { HINT_SIZE = 200 };
 
 int sn_config_copy_ranks(const struct sn_layout_config *l)
 {
-    return l->tensor * l->context * l->pipeline; /* rules_layout.c has seen to it that it fits */
+    return l->tensor * l->tensor_x * l->context *
+           l->pipeline; /* rules_layout.c has seen to it that it fits */
 }
 
 int sn_config_least_ranks(const struct sn_layout_config *l)
@@ -31,8 +32,11 @@ int64_t sn_config_tokens(const struct sn_config *c)
 
 const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l)
 {
-    (void)snprintf(buf, SN_AXES_SIZE, "data %d x tensor %d x context %d x pipeline %d", l->data,
-                   l->tensor, l->context, l->pipeline);
+    char y[24] = "";
+    if (l->tensor_x > 1)
+        (void)snprintf(y, sizeof(y), " x tensor_x %d", l->tensor_x);
+    (void)snprintf(buf, SN_AXES_SIZE, "data %d x tensor %d%s x context %d x pipeline %d", l->data,
+                   l->tensor, y, l->context, l->pipeline);
     return buf;
 }
 
@@ -87,10 +91,8 @@ static enum sn_status check_given(const struct sn_config *c, int ranks, struct s
     else
         (void)snprintf(hint, sizeof(hint), "start %lld, or leave layout.data out and %s",
                        (long long)need, near_ranks(c, ranks, (char[HINT_SIZE]){0}));
-    return sn_fail(err, SN_EINPUT,
-                   "%s: layout.data %d x tensor %d x context %d x pipeline %d is %lld rank%s, but "
-                   "the job has %d; %s",
-                   c->path, l->data, l->tensor, l->context, l->pipeline, (long long)need,
+    return sn_fail(err, SN_EINPUT, "%s: layout.%s is %lld rank%s, but the job has %d; %s", c->path,
+                   sn_config_axes((char[SN_AXES_SIZE]){0}, l), (long long)need,
                    need == 1 ? "" : "s", ranks, hint);
 }
 
@@ -159,13 +161,16 @@ static enum sn_status fill_data(struct sn_config *c, int ranks, struct sn_err *e
 {
     struct sn_layout_config *l = &c->layout;
     int64_t copy = sn_config_copy_ranks(l);
-    char hint[HINT_SIZE];
+    bool has_y = l->tensor_x > 1;
+    char hint[HINT_SIZE], y[24] = "";
+    if (has_y)
+        (void)snprintf(y, sizeof(y), " x %d", l->tensor_x);
     if (ranks % copy != 0)
         return sn_fail(err, SN_EINPUT,
-                       "%s: the job has %d ranks, which is not a multiple of tensor x context x "
-                       "pipeline (%d x %d x %d); %s",
-                       c->path, ranks, l->tensor, l->context, l->pipeline,
-                       near_ranks(c, ranks, hint));
+                       "%s: the job has %d ranks, which is not a multiple of tensor%s x context x "
+                       "pipeline (%d%s x %d x %d); %s",
+                       c->path, ranks, has_y ? " x tensor_x" : "", l->tensor, y, l->context,
+                       l->pipeline, near_ranks(c, ranks, hint));
     if (!allows(c, ranks / copy))
         return refuse_data(c, ranks, err);
     l->data = (int)(ranks / copy);

@@ -47,6 +47,22 @@ static int64_t default_decay(const struct sn_train_config *t)
     return tenth < left ? tenth : left;
 }
 
+/* Z shares weights out, and gathers them for use: what ZeRO 3 does. */
+static enum sn_status derive_grid(struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    const struct sn_yaml_node *zero = sn_settings_get(s, "layout.zero");
+    if (!s->grid_z)
+        return SN_OK;
+    if (zero && c->layout.zero != 3)
+        return sn_yaml_fail(s->grid_z, err,
+                            "layout.tensor: z: %s shares weights out as layout.zero: 3 does, which "
+                            "is %d; leave layout.zero out",
+                            s->grid_z->text, c->layout.zero);
+    c->layout.zero = 3;
+    return SN_OK;
+}
+
 static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     struct sn_model_config *m = &c->model;
@@ -65,6 +81,7 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         m->parallel_residual = f->parallel_residual;
     if (!sn_settings_get(s, "train.schedule.decay"))
         c->train.schedule.decay = default_decay(&c->train);
+    SN_TRY(derive_grid(c, s, err));
     if (sn_settings_get(s, "model.ffn"))
         return SN_OK;
     if (f->ffn == 0)

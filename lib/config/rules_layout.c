@@ -40,13 +40,14 @@ static enum sn_status ranks_are_countable(const struct sn_config *c, const struc
     const struct sn_layout_config *l = &c->layout;
     int data = l->data ? l->data : 1, ranks;
     if (!__builtin_mul_overflow(l->tensor, l->context, &ranks) &&
+        !__builtin_mul_overflow(ranks, l->tensor_x, &ranks) &&
         !__builtin_mul_overflow(ranks, l->pipeline, &ranks) &&
         !__builtin_mul_overflow(ranks, data, &ranks))
         return SN_OK;
     return sn_settings_fail(s, "layout", err,
-                            "data %d x tensor %d x context %d x pipeline %d is more than %d ranks; "
-                            "want fewer",
-                            data, l->tensor, l->context, l->pipeline, INT_MAX);
+                            "data %d x tensor %d x tensor_x %d x context %d x pipeline %d is more "
+                            "than %d ranks; want fewer",
+                            data, l->tensor, l->tensor_x, l->context, l->pipeline, INT_MAX);
 }
 
 static bool tensor_fits_heads(const struct sn_config *c, int tensor)
@@ -73,6 +74,35 @@ static enum sn_status tensor_divides_heads(const struct sn_config *c, const stru
                             "%d neither divides model.kv_heads (%d) nor is a multiple of it; "
                             "nearest that work: %s",
                             tensor, m->kv_heads, near);
+}
+
+static bool x_fits_features(const struct sn_config *c, int x)
+{
+    return c->model.hidden % x == 0;
+}
+
+/* X of the grid of tensors: what goes with it. */
+static enum sn_status tensor_x_fits(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    static const char key[] = "layout.tensor_x";
+    int x = c->layout.tensor_x;
+    char near[SN_NEAR_SIZE];
+    const char *what =
+        sn_config_fold(c) > 1
+            ? "experts' tokens that tensor ranks split (layout.expert_tokens, expert_tensor)"
+        : sn_config_exact(c)         ? "run.bits: all"
+        : c->train.fp8 != SN_FP8_OFF ? "train.fp8"
+                                     : NULL;
+    if (x == 1)
+        return SN_OK;
+    if (!x_fits_features(c, x))
+        return sn_settings_fail(
+            s, key, err, "%d does not divide model.hidden (%d); nearest that work: %s", x,
+            c->model.hidden, near_that_fit(near, c, x_fits_features, x, c->model.hidden));
+    if (what)
+        return sn_settings_fail(s, key, err, "%d does not go with %s yet; use 1", x, what);
+    return SN_OK;
 }
 
 /* All-to-all: for the time of the attention a rank has whole sequences of fewer heads. */
@@ -239,7 +269,7 @@ static bool token_ranks_are_neighbours(const struct sn_layout_config *l)
                                                  SN_ORDER_DATA_AXIS};
     int at = 0;
     for (int i = 0; i < l->n_axis_order && at < 3; i++) {
-        if (l->axis_order[i] == SN_ORDER_EXPERT ||
+        if (l->axis_order[i] == SN_ORDER_EXPERT || l->axis_order[i] == SN_ORDER_TENSOR_X ||
             (l->axis_order[i] == SN_ORDER_PIPELINE && (at == 0 || l->pipeline == 1)))
             continue;
         if (l->axis_order[i] == SN_ORDER_CONTEXT && l->context == 1)
@@ -433,6 +463,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
     static sn_rule *const rules[] = {
         ranks_are_countable,
         tensor_divides_heads,
+        tensor_x_fits,
         context_divides,
         tensor_divides_tokens,
         expert_tensor_fits,

@@ -193,6 +193,45 @@ static void forget_section(struct sn_settings *s, const char *section)
     }
 }
 
+/* "x, y or z"; returns buf. */
+static const char *words_of(char buf[NAME_SIZE], const struct sn_key_member *m)
+{
+    size_t at = 0;
+    for (const struct sn_key_member *i = m; i->word; i++)
+        at += (size_t)snprintf(buf + at, NAME_SIZE - at, "%s%s",
+                               i == m      ? ""
+                               : i[1].word ? ", "
+                                           : " or ",
+                               i->word);
+    return buf;
+}
+
+/* A mapping in the place of a number: each of its words is the value of a key. */
+static enum sn_status read_members(struct sn_settings *s, const struct sn_key *k,
+                                   const struct sn_yaml_node *n, struct sn_err *err)
+{
+    char words[NAME_SIZE];
+    s->set[sn_key_find(k->name, strlen(k->name))] = NULL;
+    for (const struct sn_yaml_node *w = n->first; w; w = w->next) {
+        const struct sn_key_member *m = k->members;
+        while (m->word && strcmp(m->word, w->key) != 0)
+            m++;
+        if (!m->word)
+            return sn_yaml_fail_key(w, err, "%s: '%s' is no part of it; want %s", k->name, w->key,
+                                    words_of(words, k->members));
+        const char *last = strrchr(m->key, '.') + 1;
+        if (strcmp(m->key, k->name) != 0 && sn_yaml_find(n->parent, last))
+            return sn_yaml_fail_key(w, err, "%s: %s is %s, which is given, too; keep one", k->name,
+                                    m->word, m->key);
+        bool is_z = strcmp(m->word, "z") == 0;
+        if (is_z && w->kind == SN_YAML_SCALAR && strcmp(w->text, "1") == 0)
+            continue;
+        s->set[sn_key_find(m->key, strlen(m->key))] = w;
+        s->grid_z = is_z ? w : s->grid_z;
+    }
+    return SN_OK;
+}
+
 static enum sn_status read_key(struct sn_settings *s, const char *section,
                                const struct sn_yaml_node *n, struct sn_err *err)
 {
@@ -205,6 +244,8 @@ static enum sn_status read_key(struct sn_settings *s, const char *section,
     if (k->not_built)
         return sn_yaml_fail_key(n, err, "%s is not built yet; leave it out", name);
     s->set[row] = n;
+    if (k->members && n->kind == SN_YAML_MAP)
+        return read_members(s, k, n, err);
     if (k->type != SN_KEY_MAP || sn_yaml_is_null(n)) /* an empty section: every default */
         return SN_OK;
     if (n->kind == SN_YAML_MAP)

@@ -15,6 +15,7 @@ struct sn_settings {
     const struct sn_yaml_node *set[SN_KEYS_MAX]; /* by row: the setting that stands, or NULL */
     struct sn_yaml_doc *docs;                    /* what the settings point into */
     const char *share_dir;                       /* as given by the caller; may be NULL */
+    const struct sn_yaml_node *grid_z;           /* z of layout.tensor, where it is more than 1 */
     int depth;                                   /* files being read now */
     struct stat open[SN_INCLUDES_MAX + 1];
 };

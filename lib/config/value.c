@@ -390,16 +390,12 @@ static enum sn_status check_only(const struct sn_key *k, const struct sn_yaml_no
 enum sn_status sn_key_parse(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                             struct sn_err *err)
 {
-    char want[SN_WANT_SIZE];
     if (k->null_ok && sn_yaml_is_null(n)) {
         if (!text_size(k))
             return sn_key_parse_default(k, at);
         memset(at, 0, text_size(k));
         return SN_OK;
     }
-    if (k->later_map && n->kind == SN_YAML_MAP)
-        return sn_yaml_fail(n, err, "%s: %s is not built yet; use %s", k->name, k->later_map,
-                            sn_key_want(k, want));
     if (!k->only)
         return parse_typed(k, n, at, err);
     bool other_form = n->kind != SN_YAML_SCALAR && k->type != SN_KEY_BOOL && !is_list(k);

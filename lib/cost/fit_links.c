@@ -10,8 +10,10 @@ static double predicted(const struct sn_machine *m, const struct sn_measured_lin
     struct sn_software software;
     sn_software_default(&software);
     struct sn_pricer p = {.machine = m, .software = &software, .precision = SN_F32, .threads = 1};
-    p.grid =
-        (struct sn_grid){.size = {1, 1, x->members, 1}, .stride = {1, 1, 1, 1}, .kv_copies = 1};
+    p.grid = (struct sn_grid){.kv_copies = 1};
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        p.grid.size[a] = p.grid.stride[a] = 1;
+    p.grid.size[SN_AXIS_DATA] = x->members;
     sn_span_of(&p.span[SN_GROUP_DATA], m, &p.grid, SN_GROUP_DATA);
     return sn_price_collective(&p, x->kind, x->bytes / 4, SN_F32, SN_GROUP_DATA);
 }

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SN_LINK_LEVELS = 5, SN_LINK_LANES = 7, SN_LINK_RINGS = SN_LINK_LANES - 1 };
+enum { SN_LINK_LEVELS = 5, SN_LINK_LANES = 8, SN_LINK_RINGS = SN_LINK_LANES - 1 };
 
 struct sn_link_use {
     float of[SN_LINK_LEVELS]; /* shares of links of each level, 0 .. 1 */

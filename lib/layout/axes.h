@@ -10,6 +10,8 @@
 
 /* size[a]: ranks along axis a. */
 void sn_axes_sizes(int size[SN_NGRID_AXES], const struct sn_layout_config *l);
+/* One rank. */
+void sn_axes_set_one(struct sn_layout_config *l);
 void sn_axes_set_sizes(struct sn_layout_config *l, const int size[SN_NGRID_AXES]);
 /* The axis that layout.axis_order calls so. */
 enum sn_axis sn_axes_ordered(enum sn_order_axis o);

@@ -73,9 +73,9 @@ static const struct axis_cut cuts[NLAYERS][SN_NMESH_USES] = {
     [HEAD]       = {{SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, FEATURES},
                     {SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, FEATURES},     OF_TOKENS},
     [ROUTER]     = {{SN_CUT_SUMMED, SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL_GRAD},
-                    {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},      OF_TOKENS},
+                    {SN_CUT_SUMMED, SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL_GRAD}, OF_TOKENS},
     [EXPERTS]    = {{SN_CUT_ROWS,   SN_CUT_COLS,   PARTIAL_GRAD, PARTIAL},
-                    {SN_CUT_COLS,   SN_CUT_ROWS,   FEATURES,     FEATURES},     OF_TOKENS},
+                    {SN_CUT_ROWS,   SN_CUT_COLS,   PARTIAL_GRAD, PARTIAL},      OF_TOKENS},
     [BETWEEN]    = {{SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},
                     {SN_CUT_ROWS,   SN_CUT_ROWS,   FEATURES,     FEATURES},     OF_TOKENS},
     [IN_SLICES]  = {{SN_CUT_SUMMED, SN_CUT_SUMMED, TOKENS,       TOKENS},
@@ -154,27 +154,10 @@ struct sn_placement sn_cut_used(const enum sn_cut_kind cut[SN_MESH_AXES])
 
 /* --- slices ----------------------------------------------------------------------------------- */
 
-static struct sn_slice slice_of_slice(struct sn_slice of, int size, int index)
-{
-    int64_t padded = (of.padded + size - 1) / size;
-    int64_t first = index * padded < of.count ? index * padded : of.count;
-    return (struct sn_slice){of.first + first,
-                             of.count - first < padded ? of.count - first : padded, padded};
-}
-
 struct sn_slice sn_slice_of(int64_t n, int size, int index)
 {
-    return slice_of_slice((struct sn_slice){0, n, n}, size, index);
-}
-
-struct sn_slice sn_cut_slice(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
-                             const struct sn_mesh_place *at, int64_t n)
-{
-    struct sn_slice s = {0, n, n};
-    for (int a = 0; a < SN_MESH_AXES; a++)
-        if (cut[a] == kind)
-            s = slice_of_slice(s, at->size[a], at->index[a]);
-    return s;
+    int64_t padded = (n + size - 1) / size, first = index * padded < n ? index * padded : n;
+    return (struct sn_slice){first, n - first < padded ? n - first : padded, padded};
 }
 
 struct sn_ways sn_cut_ways(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
@@ -187,6 +170,13 @@ struct sn_ways sn_cut_ways(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut
             w.index = w.index * at->size[a] + at->index[a];
         }
     return w;
+}
+
+struct sn_slice sn_cut_slice(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
+                             const struct sn_mesh_place *at, int64_t n)
+{
+    struct sn_ways w = sn_cut_ways(cut, kind, at);
+    return sn_slice_of(n, w.size, w.index);
 }
 
 int sn_kv_copies(const struct sn_model_config *m, int size)

@@ -61,7 +61,8 @@ struct sn_ways {
 };
 struct sn_ways sn_cut_ways(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
                            const struct sn_mesh_place *at);
-/* What the place holds of n rows (SN_CUT_ROWS) or columns (SN_CUT_COLS): slices of slices. */
+/* What the place holds of n rows (SN_CUT_ROWS) or columns (SN_CUT_COLS): the slice of its index among
+ * those of all axes that cut them, so that all but the last are whole. */
 struct sn_slice sn_cut_slice(const enum sn_cut_kind cut[SN_MESH_AXES], enum sn_cut_kind kind,
                              const struct sn_mesh_place *at, int64_t n);
 

@@ -42,6 +42,11 @@ enum sn_axis sn_axis_told(int i)
     return (enum sn_axis)a;
 }
 
+bool sn_axis_is_told(enum sn_axis a, int size)
+{
+    return size > 1 || !axes[a].is_rare;
+}
+
 /* "tensor, context, data and pipeline"; returns buf. */
 static const char *grid_axes(char buf[TEXT])
 {
@@ -60,8 +65,9 @@ static const char *sizes_of(char buf[TEXT], const int size[SN_NGRID_AXES])
 {
     size_t at = 0;
     for (int a = 0; a < SN_NGRID_AXES; a++)
-        at +=
-            (size_t)snprintf(buf + at, TEXT - at, "%s%s %d", a ? " x " : "", axes[a].name, size[a]);
+        if (sn_axis_is_told((enum sn_axis)a, size[a]))
+            at += (size_t)snprintf(buf + at, TEXT - at, "%s%s %d", at ? " x " : "", axes[a].name,
+                                   size[a]);
     return buf;
 }
 

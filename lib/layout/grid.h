@@ -20,24 +20,28 @@ struct sn_axis_row {
     int told;            /* its number among those that people are told of, the grid's first */
     bool is_even;        /* its ranks do the same work at the same time: a proof needs but two */
     bool is_of_step;     /* its collectives are few, at the end of a step: in data's queue */
+    bool is_rare;        /* told of only where it has more than one rank */
     const char *colour;  /* of its communication in pictures, */
     const char *dark;    /* and on dark paper; NULL: the same */
 };
 
 /* clang-format off */
 /* Id, name, and the rest of the row. The axes of the rank grid are those that multiply to the
- * number of ranks; in default order, the innermost first. */
+ * number of ranks; in default order, the innermost first. tensor_x and tensor are X and Y of the grid
+ * that tensors are cut over (mesh.h). */
 #define SN_GRID_AXES(ROW)                                                                          \
     ROW(TENSOR,   tensor,   .heading = "tens", .told = 1, .is_even = true, .colour = "#d64550")    \
-    ROW(CONTEXT,  context,  .heading = "cont", .told = 2, .is_even = true, .colour = "#c9781f")    \
+    ROW(TENSOR_X, tensor_x, .heading = "tx",   .told = 2, .is_even = true, .colour = "#a8323c",    \
+        .is_rare = true)                                                                           \
+    ROW(CONTEXT,  context,  .heading = "cont", .told = 3, .is_even = true, .colour = "#c9781f")    \
     ROW(DATA,     data,     .heading = "data", .told = 0, .is_even = true, .colour = "#cc4f9a")    \
-    ROW(PIPELINE, pipeline, .heading = "pipe", .told = 3, .colour = "#8492a0", .dark = "#66737f",  \
+    ROW(PIPELINE, pipeline, .heading = "pipe", .told = 4, .colour = "#8492a0", .dark = "#66737f",  \
         .is_of_step = true)
 /* Expert is carved out of the others; world is all ranks. */
 #define SN_AXES(ROW)                                                                               \
     SN_GRID_AXES(ROW)                                                                              \
-    ROW(EXPERT,   expert,   .told = 4, .colour = "#8f6a3c")                                        \
-    ROW(WORLD,    world,    .told = 5, .colour = "#3f4b57", .dark = "#a9b4be", .is_of_step = true)
+    ROW(EXPERT,   expert,   .told = 5, .colour = "#8f6a3c")                                        \
+    ROW(WORLD,    world,    .told = 6, .colour = "#3f4b57", .dark = "#a9b4be", .is_of_step = true)
 /* clang-format on */
 
 #define SN_AXIS_ID(ID, ...) SN_AXIS_##ID,
@@ -48,8 +52,10 @@ const struct sn_axis_row *sn_axis_row(enum sn_axis a);
 const char *sn_axis_name(enum sn_axis a);
 bool sn_axis_find(enum sn_axis *out, const char *name); /* false: none is called so */
 /* The i-th axis of which people are told; the first SN_NGRID_AXES are those of the grid: data,
- * tensor, context, pipeline. */
+ * tensor, tensor_x, context, pipeline. */
 enum sn_axis sn_axis_told(int i);
+/* Are people told of an axis of so many ranks? */
+bool sn_axis_is_told(enum sn_axis a, int size);
 
 /* The sets of ranks that communicate. Members are numbered by their coordinates, so that nothing
  * depends on the order of hosts. A group that is no axis is billed to one (sn_group_axis). */

@@ -7,6 +7,7 @@ static const struct {
     enum sn_group group;
 } axes[] = {
     {SN_AXIS_TENSOR, SN_MESH_OUTPUTS, SN_GROUP_TENSOR},
+    {SN_AXIS_TENSOR_X, SN_MESH_INPUTS, SN_GROUP_TENSOR_X},
 };
 
 struct sn_mesh sn_mesh_of_grid(const struct sn_grid *g)

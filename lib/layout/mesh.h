@@ -4,8 +4,8 @@
  * A mesh is a description: how many axes, in which order, how long each is, how far apart its ranks
  * are, and what it cuts. Placements (placement.h) and cuts of parameters (cut.h) are vectors over
  * its axes. Where two axes cut the same dimension, the first one's slices are cut again by the
- * second. Layouts have one axis today; Singh et al., "A 4D Hybrid Algorithm", arXiv 2305.13525, have three,
- * which are X, Y and Z of enum sn_mesh_use in this order.
+ * second. Layouts have two axes; Singh et al., "A 4D Hybrid Algorithm", arXiv 2305.13525, have three,
+ * and their names are those of enum sn_mesh_use. Z is what ZeRO 3 does over replicas (zero.c).
  */
 #ifndef SN_MESH_H
 #define SN_MESH_H
@@ -17,8 +17,8 @@ enum { SN_MESH_AXES = 3 }; /* the most that there are */
 /* What a linear layer is cut by over an axis. Every second layer is the transposed one (attn.o,
  * ffn.down), so that what one gives is placed as the next one takes it. */
 enum sn_mesh_use {
-    SN_MESH_OUTPUTS, /* X: a layer's output features, a transposed layer's input features */
-    SN_MESH_INPUTS,  /* Y: the other way round; between blocks, features are cut */
+    SN_MESH_OUTPUTS, /* Y: a layer's output features, a transposed layer's input features */
+    SN_MESH_INPUTS,  /* X: the other way round; between blocks, features are cut */
     SN_MESH_TOKENS,  /* Z: rows of activations; weights are kept in slices and gathered for use */
     SN_NMESH_USES
 };

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { KEPT = 6, ORDERS = 24, COUNTED = 1 << 22 }; /* ranks that are laid out in all */
+enum { KEPT = 6, COUNTED = 1 << 22 }; /* ranks that are laid out in all */
 
 struct box {
     int size[SN_NGRID_AXES];
@@ -205,16 +205,34 @@ static void walk_tree(int *sequence, int *room, int *start, const struct sn_tree
     }
 }
 
+/* Axes that are rare have no place of their own where they have one rank. */
+static bool is_ordered(const struct sn_grid *g, int axis)
+{
+    return g->size[axis] > 1 || !sn_axis_row((enum sn_axis)axis)->is_rare;
+}
+
+static int orders_of(const struct sn_grid *g)
+{
+    int orders = 1, n = 0;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        orders *= is_ordered(g, a) ? ++n : 1;
+    return orders;
+}
+
 /* The i-th order of the axes. */
-static void order_of(enum sn_axis order[SN_NGRID_AXES], int i)
+static void order_of(enum sn_axis order[SN_NGRID_AXES], const struct sn_grid *g, int i)
 {
     enum sn_axis left[SN_NGRID_AXES];
+    int n = 0, at = 0;
     for (int a = 0; a < SN_NGRID_AXES; a++)
-        left[a] = (enum sn_axis)a;
-    for (int n = SN_NGRID_AXES; n > 0; n--) {
+        if (is_ordered(g, a))
+            left[n++] = (enum sn_axis)a;
+        else
+            order[at++] = (enum sn_axis)a;
+    for (; n > 0; n--) {
         int take = i % n;
         i /= n;
-        order[SN_NGRID_AXES - n] = left[take];
+        order[at++] = left[take];
         memmove(&left[take], &left[take + 1], (size_t)(n - 1 - take) * sizeof(left[0]));
     }
 }
@@ -224,7 +242,9 @@ static int rank_at(const struct cutting *c, const struct chain *chain, const enu
                    int position)
 {
     const struct sn_grid *g = &c->g->flow->grid;
-    int coord[SN_NGRID_AXES] = {0}, step[SN_NGRID_AXES] = {1, 1, 1, 1};
+    int coord[SN_NGRID_AXES] = {0}, step[SN_NGRID_AXES];
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        step[a] = 1;
     for (int k = 0; k <= c->g->tree->levels; k++) {
         const int *size = k < c->g->tree->levels ? chain->at[k].size : g->size;
         for (int i = 0; i < SN_NGRID_AXES; i++) {
@@ -256,10 +276,10 @@ void sn_arrange_by_boxes(struct sn_arrange_ground *g, int *process_of, int *room
     cut_level(&c, g->tree->levels - 1);
     walk_tree(room, process_of, g->touched, g->tree);
     for (int i = 0; i < c.n_best; i++)
-        for (int o = 0; o < (c.is_even ? 1 : ORDERS); o++) {
+        for (int o = 0; o < (c.is_even ? 1 : orders_of(&g->flow->grid)); o++) {
             if (best_chain && counted > COUNTED)
                 break;
-            order_of(order, o);
+            order_of(order, &g->flow->grid, o);
             lay_out(&c, &c.best[i], order, room, process_of);
             double cost = sn_arrange_ground_cost(g, process_of);
             counted += g->ranks;

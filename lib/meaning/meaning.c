@@ -4,6 +4,7 @@
 #include "lib/meaning/inner.h"
 
 #include "lib/base/mem.h"
+#include "lib/layout/axes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@ void sn_meaning_reference(struct sn_config *out, const struct sn_config *c)
     *out = *c;
     struct sn_layout_config *l = &out->layout;
     out->train.global_batch = 1;
-    l->data = l->tensor = l->pipeline = l->context = l->expert = l->expert_tensor = 1;
+    sn_axes_set_one(l);
+    l->expert = l->expert_tensor = 1;
     l->micro_batch = l->virtual_stages = l->expert_node = l->expert_chunks = 1;
     l->sequence_parallel = l->split_backward = l->comm_aware_recompute = false;
     l->expert_tokens = SN_TOKENS_GATHERED;

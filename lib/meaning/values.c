@@ -68,8 +68,9 @@ static struct sn_place_text rank_text(const struct sn_rank *r)
     int at = snprintf(t.s, sizeof(t.s), "rank %d (", r->rank);
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = sn_axis_told(i);
-        at += snprintf(t.s + at, sizeof(t.s) - (size_t)at, "%s%s %d", i ? ", " : "",
-                       sn_axis_name(a), sn_grid_coord(g, r->rank, a));
+        if (sn_axis_is_told(a, g->size[a]))
+            at += snprintf(t.s + at, sizeof(t.s) - (size_t)at, "%s%s %d", i ? ", " : "",
+                           sn_axis_name(a), sn_grid_coord(g, r->rank, a));
     }
     (void)snprintf(t.s + at, sizeof(t.s) - (size_t)at, ")");
     return t;

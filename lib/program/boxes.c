@@ -46,16 +46,19 @@ bool sn_job_has_state(const struct sn_job *j, enum sn_state_kind k)
 
 unsigned sn_state_copies(const struct sn_bucket *b, enum sn_state_kind k)
 {
-    bool apart = k == SN_STATE_FEEDBACK && b->sum != SN_NGROUPS;
-    return apart ? b->copies & ~(1u << b->sum) : b->copies;
+    return k == SN_STATE_FEEDBACK ? b->copies & ~b->sums : b->copies;
 }
 
 int sn_feedback_holder(const struct sn_job *j, const struct sn_bucket *b, int *of)
 {
-    int replicas = j->group_size[b->replicas], index = j->group_index[b->replicas];
-    bool summed = b->sum != SN_NGROUPS;
-    *of = replicas * (summed ? j->group_size[b->sum] : 1);
-    return index + replicas * (summed ? j->group_index[b->sum] : 0);
+    int index = j->group_index[b->replicas];
+    *of = j->group_size[b->replicas];
+    for (int q = 0; q < SN_NGROUPS; q++)
+        if (b->sums >> q & 1u) {
+            index += *of * j->group_index[q];
+            *of *= j->group_size[q];
+        }
+    return index;
 }
 
 struct list {

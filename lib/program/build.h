@@ -260,10 +260,18 @@ bool sn_pack(struct sn_program *p, struct sn_pack_item *items, int n);
 struct sn_cut sn_cut_of(const struct sn_job *j, const char *point);
 /* How what stands between blocks is placed. */
 struct sn_placement sn_region(const struct sn_job *j);
+/* Do several ranks each have some of the features (columns) of what lies so? */
+bool sn_features_are_cut(const struct sn_job *j, struct sn_placement p);
+/* What each of them gives of its own, [T x K] f32: gathered, slice by slice, [P T x K]. `part` itself
+ * where one has them all. */
+struct sn_view sn_parts_of_all(struct sn_emit *e, int part, struct sn_placement p,
+                               const char *label);
 /* Of the rows of a micro-batch, those that a rank has of a tensor placed so, and the first. */
 int64_t sn_rows_here(const struct sn_job *j, struct sn_placement p);
 int64_t sn_first_row(const struct sn_job *j, struct sn_placement p);
 /* Bit g: all members of group g, of the mesh, have the same rows of it. */
+/* The first column that this rank has of `cols`. */
+int64_t sn_first_col(const struct sn_job *j, struct sn_placement p, int64_t cols);
 unsigned sn_same_rows(const struct sn_job *j, struct sn_placement p);
 /* An input that is added to what is a sum over ranks: there on one of them. */
 void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give);

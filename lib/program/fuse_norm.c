@@ -40,8 +40,8 @@ static bool takes(const struct sn_program *p, const struct sn_op *op, const stru
 {
     return sn_op_row(op->kind)->adds_residual && op->in[SN_NORM_X].buf == sum->out[SN_ADD_Y].buf &&
            sn_view_is_all(p, &op->in[SN_NORM_X]) && op->in[SN_NORM_ADDEND].buf < 0 &&
-           op->when == sum->when && op->extra == sum->extra && op->only == sum->only &&
-           op->is_weight_grad == sum->is_weight_grad;
+           op->in[SN_NORM_PARTS].buf < 0 && op->when == sum->when && op->extra == sum->extra &&
+           op->only == sum->only && op->is_weight_grad == sum->is_weight_grad;
 }
 
 /* May `op` stand between them? Weights that come or go, as a rule. Anything that computes would

@@ -50,6 +50,22 @@ static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op
     }
 }
 
+/* Of each rank that has some of a row's features; absent where one has them all. */
+static struct sn_view sums_of_slices(struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
+{
+    if (f->in[SN_NORM_PARTS].buf < 0 || e->p->failed)
+        return sn_no_view;
+    int part = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, dy.rows, f->out[SN_NORM_STATS].cols,
+                             "%.90s.dx.part", f->label);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_NORM_DX_PART, "%.60s.part", f->label);
+    op->in[SN_NORM_DX_PART_DY] = dy;
+    op->in[SN_NORM_DX_PART_X] = f->in[SN_NORM_X];
+    op->in[SN_NORM_DX_PART_W] = f->in[SN_NORM_W];
+    op->in[SN_NORM_DX_PART_STATS] = f->out[SN_NORM_STATS];
+    op->out[SN_NORM_DX_PART_PART] = sn_view_all(e->p, part);
+    return sn_parts_of_all(e, part, sn_region(e->job), f->label);
+}
+
 /* Where the weights' gradients are delayed they are an operation of their own: what an operation of
  * the input gradients writes would have to be kept from then on, with ZeRO 2 a whole bucket. */
 void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
@@ -63,6 +79,7 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
     if (together)
         norm_ready(e, f);
     if (is_input) {
+        struct sn_view parts = sums_of_slices(e, f, dy);
         int dx = sn_buffer_like(e->p, f->in[SN_NORM_X].buf, "d");
         struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
         op->in[SN_NORM_DX_DY] = dy;
@@ -70,6 +87,7 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
         op->in[SN_NORM_DX_W] = f->in[SN_NORM_W];
         op->in[SN_NORM_DX_STATS] = f->out[SN_NORM_STATS];
         op->in[SN_NORM_DX_ADDEND] = sn_grad_get(e, f->in[SN_NORM_X].buf);
+        op->in[SN_NORM_DX_PARTS] = parts;
         op->out[SN_NORM_DX_DX] = sn_view_all(e->p, dx);
         op->attr = f->attr;
         if (together)

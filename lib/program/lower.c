@@ -27,6 +27,10 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
     a.position.context_rank = a.position.key_rank = j->group_index[SN_GROUP_CONTEXT];
     a.position.zigzag = j->config->layout.context_kind == SN_CONTEXT_RING;
     a.position.row0 = n->kind == SN_NODE_DROPOUT ? sn_first_row(j, sn_region(j)) : 0;
+    if (n->kind == SN_NODE_DROPOUT && sn_features_are_cut(j, sn_region(j))) {
+        a.random.width = j->config->model.hidden;
+        a.random.col0 = (int32_t)sn_first_col(j, sn_region(j), a.random.width);
+    }
     return a;
 }
 
@@ -64,6 +68,17 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
+/* Of each rank that has some of a row's features. */
+static struct sn_view statistics_of_slices(struct sn_emit *e, const struct sn_node *n,
+                                           struct sn_view x, int64_t numbers)
+{
+    int part = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, numbers, "%s.part", n->point);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_NORM_PART, "%s.part", n->point);
+    op->in[SN_NORM_PART_X] = x;
+    op->out[SN_NORM_PART_PART] = sn_view_all(e->p, part);
+    return sn_parts_of_all(e, part, sn_region(e->job), n->point);
+}
+
 static void lower_norm(struct sn_emit *e, const struct sn_node *n)
 {
     bool rms = n->kind == SN_NODE_RMSNORM;
@@ -71,10 +86,14 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     int y = sn_result(e, n, x.cols, sn_region(e->job));
     int stats =
         sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, rms ? 1 : 2, "%s.stats", n->point);
+    struct sn_view parts = sn_features_are_cut(e->job, sn_region(e->job))
+                               ? statistics_of_slices(e, n, x, rms ? 1 : 2)
+                               : sn_no_view;
     struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM : SN_OP_LAYERNORM, "%s", n->point);
     op->in[SN_NORM_X] = x;
     op->in[SN_NORM_W] = vector(e, n->param[0]);
     op->in[SN_NORM_B] = vector(e, n->param[1]);
+    op->in[SN_NORM_PARTS] = parts;
     op->out[SN_NORM_Y] = sn_view_all(e->p, y);
     op->out[SN_NORM_STATS] = sn_view_all(e->p, stats);
     op->attr = n->attr;

@@ -49,27 +49,11 @@ static void gradients(const struct head *h, int logits, struct sn_view x, int64_
     }
 }
 
-/* The parts of all ranks along an axis, one under the other. */
-static int gathered(const struct head *h, const struct sn_mesh_axis *axis, int part)
-{
-    struct sn_program *p = h->e->p;
-    if (p->failed)
-        return part;
-    int all = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, p->bufs[part].rows * axis->size, 3,
-                            "%s.parts", h->n->point);
-    struct sn_op gather = sn_comm_op(SN_OP_ALL_GATHER, axis->group, "%s.parts", h->n->point);
-    gather.in[SN_MOVE_FROM] = sn_view_all(p, part);
-    gather.out[SN_MOVE_TO] = sn_view_all(p, all);
-    sn_comm_run(p, &gather);
-    return all;
-}
-
 /* What every rank that has some of the words knows of them; absent where one has them all. */
 static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_view targets)
 {
     struct sn_program *p = h->e->p;
-    const struct sn_mesh *mesh = &h->e->job->mesh;
-    struct sn_mesh_place at = sn_mesh_place(mesh, h->e->job->rank);
+    struct sn_mesh_place at = sn_mesh_place(&h->e->job->mesh, h->e->job->rank);
     if (sn_cut_ways(h->cut.weight, SN_CUT_ROWS, &at).size == 1)
         return sn_no_view;
     int parts = h->attr.exact.depth ? (int)(h->w.rows / h->attr.exact.depth) : 1;
@@ -80,10 +64,7 @@ static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_v
     op->in[SN_CE_PART_TARGETS] = targets;
     op->out[SN_CE_PART_PART] = sn_view_all(p, part);
     op->attr = h->attr;
-    for (int a = mesh->n_axes - 1; a >= 0; a--)
-        if (h->cut.weight[a] == SN_CUT_ROWS && mesh->axis[a].size > 1)
-            part = gathered(h, &mesh->axis[a], part);
-    return sn_view_all(p, part);
+    return sn_parts_of_all(h->e, part, h->cut.give, h->n->point);
 }
 
 static void block(const struct head *h, int64_t row, int64_t rows)

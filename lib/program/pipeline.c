@@ -329,8 +329,8 @@ struct turns_set {
  * turns, or one. */
 static int together(const struct turns_set *set, const struct sn_task *t, int left)
 {
-    bool pair = set->of && left > 1 && t[0].phase == SN_PHASE_FORWARD &&
-                t[1].phase == SN_PHASE_BACKWARD;
+    bool pair =
+        set->of && left > 1 && t[0].phase == SN_PHASE_FORWARD && t[1].phase == SN_PHASE_BACKWARD;
     return pair ? 2 : left > 0;
 }
 

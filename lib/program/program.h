@@ -278,9 +278,9 @@ struct sn_bucket {
     char name[64];
     bool trains, decay;
     bool is_bias;      /* of routers' choices: fp32, and whole whatever ZeRO does */
-    bool counts;       /* and not frozen: grad holds the step's counts, summed over `sum` */
+    bool counts;       /* and not frozen: grad holds the step's counts, summed over `sums` */
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */
-    enum sn_group sum; /* gradients are summed over this group too; SN_NGROUPS: none */
+    unsigned sums;     /* bit g: gradients are summed over group g too */
     enum sn_group replicas; /* who holds the same weights and sees other tokens: REPLICA, of experts
                                EXPERT_DATA */
     enum sn_group sliced_over; /* whose members hold a slice each of divided arrays; SN_NGROUPS:

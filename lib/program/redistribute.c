@@ -39,6 +39,16 @@ int64_t sn_first_row(const struct sn_job *j, struct sn_placement p)
     return index * sn_rows_here(j, p);
 }
 
+int64_t sn_first_col(const struct sn_job *j, struct sn_placement p, int64_t cols)
+{
+    struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
+    int64_t index = 0;
+    for (int a = 0; a < j->mesh.n_axes; a++)
+        if (sn_placement_cuts(p, a, SN_COLS))
+            index = index * at.size[a] + at.index[a];
+    return index * sn_placement_local(&j->mesh, p, SN_COLS, cols);
+}
+
 unsigned sn_same_rows(const struct sn_job *j, struct sn_placement p)
 {
     unsigned groups = 0;
@@ -49,7 +59,8 @@ unsigned sn_same_rows(const struct sn_job *j, struct sn_placement p)
 
 void sn_add_once(const struct sn_emit *e, struct sn_op *op, int input, struct sn_placement give)
 {
-    op->first_of = sn_placement_groups(&e->job->mesh, give, SN_PARTIAL);
+    const struct sn_mesh *mesh = &e->job->mesh;
+    op->first_of = sn_placement_groups(mesh, sn_placement_on(mesh, give), SN_PARTIAL);
     op->in_first = op->first_of ? 1u << input : 0;
 }
 
@@ -157,6 +168,31 @@ static int redistribute(struct sn_emit *e, int buf, struct sn_placement have,
     for (int i = 0; i < n; i++)
         buf = move(e, buf, &moves[i], want.axis[moves[i].axis].kind == SN_REPLICATE_PARTIAL_GRAD);
     return sn_exact_rounded(e, buf);
+}
+
+/* The first axis' slices are cut again by those behind it: the last is gathered first. */
+struct sn_view sn_parts_of_all(struct sn_emit *e, int part, struct sn_placement p,
+                               const char *label)
+{
+    const struct sn_mesh *mesh = &e->job->mesh;
+    for (int a = mesh->n_axes - 1; a >= 0 && !e->p->failed; a--) {
+        if (!sn_placement_cuts(p, a, SN_COLS) || mesh->axis[a].size == 1)
+            continue;
+        int64_t cols = e->p->bufs[part].cols, rows = e->p->bufs[part].rows * mesh->axis[a].size;
+        int all = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, rows, cols, "%.90s.parts", label);
+        struct sn_op gather =
+            sn_comm_op(SN_OP_ALL_GATHER, mesh->axis[a].group, "%.90s.parts", label);
+        gather.in[SN_MOVE_FROM] = sn_view_all(e->p, part);
+        gather.out[SN_MOVE_TO] = sn_view_all(e->p, all);
+        sn_comm_run(e->p, &gather);
+        part = all;
+    }
+    return sn_view_all(e->p, part);
+}
+
+bool sn_features_are_cut(const struct sn_job *j, struct sn_placement p)
+{
+    return sn_placement_local(&j->mesh, p, SN_COLS, 1 << 20) != 1 << 20;
 }
 
 /* Where a value that is a sum over some axes is to be summed: as it is wanted, or, where ranks use

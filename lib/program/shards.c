@@ -130,7 +130,7 @@ static void set_axes(const struct sn_job *j, const struct use *u, struct sn_buck
         if (kept.axis[a].kind == SN_REPLICATE)
             b->copies |= 1u << j->mesh.axis[a].group;
         if (m.backward == SN_MOVE_ALL_REDUCE)
-            b->sum = j->mesh.axis[a].group;
+            b->sums |= 1u << j->mesh.axis[a].group;
     }
 }
 
@@ -142,19 +142,18 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     struct sn_bucket b = {.trains = sn_param_trains(q),
                           .is_bias = q->is_bias,
                           .counts = q->is_bias && q->trainable,
-                          .decay = q->decay,
-                          .sum = SN_NGROUPS};
+                          .decay = q->decay};
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
     set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
-        b.sum = SN_GROUP_REPLICA;
+        b.sums = 1u << SN_GROUP_REPLICA;
     if (is_by_heads(u) && shard->tensor[0].tensor > 0 && j->group_size[SN_GROUP_KV] > 1) {
         b.copies |= 1u << SN_GROUP_KV;
-        b.sum = SN_GROUP_KV;
+        b.sums |= 1u << SN_GROUP_KV;
     }
     if (u->elsewhere) {
         b.copies |= 1u << SN_GROUP_TIED;
-        b.sum = SN_GROUP_TIED;
+        b.sums |= 1u << SN_GROUP_TIED;
     }
     b.grad_type = u->matrix ? j->config->train.grad_dtype : SN_F32;
     if (sn_config_exact(j->config) && !b.is_bias)
@@ -173,7 +172,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
 static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
     return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
-           a->sum == b->sum && a->replicas == b->replicas && a->grad_type == b->grad_type &&
+           a->sums == b->sums && a->replicas == b->replicas && a->grad_type == b->grad_type &&
            a->layer == b->layer && a->is_bias == b->is_bias && a->counts == b->counts;
 }
 

@@ -64,12 +64,14 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
     int n[SN_NGROUPS] = {0}; /* the ends of a tied embedding number their buckets differently */
     for (int i = 0; i < j->n_buckets && !p->failed; i++) {
         const struct sn_bucket *b = &j->buckets[i];
-        if (b->grad < 0 || b->sum == SN_NGROUPS)
-            continue;
-        struct sn_op op =
-            sn_comm_op(SN_OP_ALL_REDUCE, b->sum, "%.20s.%d", sn_group_name(b->sum), n[b->sum]++);
-        op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_bucket_own(p, b, b->grad);
-        sn_comm_run(p, &op);
+        for (int q = 0; q < SN_NGROUPS && b->grad >= 0; q++) {
+            if (!(b->sums >> q & 1u))
+                continue;
+            struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, (enum sn_group)q, "%.20s.%d",
+                                         sn_group_name((enum sn_group)q), n[q]++);
+            op.in[SN_MOVE_FROM] = op.out[SN_MOVE_TO] = sn_bucket_own(p, b, b->grad);
+            sn_comm_run(p, &op);
+        }
     }
     for (int i = 0; i < j->n_buckets && j->grid.fold > 1; i++)
         if (j->buckets[i].counts)

@@ -13,8 +13,8 @@
 
 /* --- what the paper counts -------------------------------------------------------------------- */
 
-/* Of a layer, in units of T D bytes. `cut`: divided by the tensor ranks with or without sequence
- * parallelism. */
+/* Of a layer, in units of T D bytes. `cut`: it stands within a block, divided by the tensor ranks with
+ * or without sequence parallelism; what is between blocks is divided by those of tensor_x. */
 enum tensor { INPUT, NORM_1, QKV, CORE, SUM, NORM_2, UP, ACT, MASKS, SCORES, TENSORS };
 static const struct {
     const char *name;
@@ -28,7 +28,8 @@ static const struct {
     [MASKS] = {"masks", 2, false},  [SCORES] = {"scores", 0, true}, /* units_of */
 };
 
-/* Tensors of ours that are the paper's, and how many of its units. */
+/* clang-format off */
+/* Tensors of ours that are the paper's, and how many of its units; the last lines: with tensor_x. */
 static const struct {
     const char *name;
     enum tensor tensor;
@@ -42,7 +43,12 @@ static const struct {
     {"ffn_norm", NORM_2, 2},  {"ffn_norm.all", NORM_2, 2},    {"ffn.up", UP, 8},
     {"ffn.gate_up", UP, 8},   {"ffn.experts.gate_up", UP, 8}, {"ffn.act", ACT, 8},
     {"ffn.swiglu", ACT, 8},   {"ffn.experts.act", ACT, 8},
+    {"embed.blocks.sum", INPUT, 2}, {"embed.sum.blocks.sum", INPUT, 2}, {"embed.blocks.sum.sum", INPUT, 2},
+    {"attn.qkv.sum", QKV, 6}, {"attn.core.all", CORE, 2},
+    {"ffn.up.sum", UP, 8},    {"ffn.gate_up.sum", UP, 8},
+    {"ffn.act.all", ACT, 8},  {"ffn.swiglu.all", ACT, 8},
 };
+/* clang-format on */
 enum { OURS = sizeof(ours) / sizeof(ours[0]) };
 
 /* Rows while they are found. */
@@ -78,7 +84,9 @@ static double unit_bytes(const struct sn_job *j, enum tensor t)
 {
     const struct sn_layout_config *y = &j->config->layout;
     bool cut = paper[t].cut || (y->sequence_parallel && !is_full(j));
-    return (double)sn_config_tokens(j->config) * j->config->model.hidden / (cut ? y->tensor : 1);
+    int features = paper[t].cut ? 1 : y->tensor_x;
+    return (double)sn_config_tokens(j->config) * j->config->model.hidden / (cut ? y->tensor : 1) /
+           features;
 }
 
 double sn_activations_literature(const struct sn_job *j, int layers)
@@ -87,13 +95,14 @@ double sn_activations_literature(const struct sn_job *j, int layers)
     const struct sn_layout_config *y = &j->config->layout;
     double t = y->tensor, sb = (double)sn_config_tokens(j->config);
     double scores = 5.0 * m->heads * m->seq / m->hidden;
-    double each = 10 + 24 / t + scores / t;
+    double between = 1.0 / y->tensor_x;
+    double each = 10 * between + 24 / t + scores / t;
     if (y->recompute == SN_RECOMPUTE_SELECTIVE)
         each -= scores / t;
     if (y->sequence_parallel)
-        each += 10 / t - 10;
+        each += (10 / t - 10) * between;
     if (y->recompute == SN_RECOMPUTE_FULL)
-        each = 2;
+        each = 2 * between;
     return sb * m->hidden * layers * each;
 }
 

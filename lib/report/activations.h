@@ -69,7 +69,9 @@ bool sn_activations(struct sn_activations *out, const struct sn_job *j, int vsta
 /* The paper's figure for these layers and a micro-batch: T D n (34 + 5 a s / D) bytes with one
  * tensor rank, (10 + 24/t + 5 a s / (D t)) with t, (34 + 5 a s / D)/t with sequence parallelism;
  * without the scores' term for selective recomputation, 2 T D n for full. The paper's s b is T:
- * context ranks have a part of each sequence. */
+ * context ranks have a part of each sequence. It has one axis of tensor ranks: with tensor_x, which
+ * cuts the features between blocks (Singh et al., arXiv 2305.13525), its 10 and the 2 of full are
+ * divided by that. */
 double sn_activations_literature(const struct sn_job *j, int layers);
 
 /* A table of one stage's virtual stages as text, and as a JSON object. Without memory *out has

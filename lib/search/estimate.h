@@ -41,7 +41,8 @@ void sn_estimator_destroy(struct sn_estimator *e); /* NULL is allowed */
 void sn_estimator_limit(struct sn_estimator *e, int64_t bytes);
 
 enum sn_estimate_detail {
-    SN_ESTIMATE_ANY_ORDER, /* of all axis orders, each group as in the one that suits it best */
+    SN_ESTIMATE_ANY_ORDER, /* of all axis orders, each group as in the one that suits it best;
+                              tensor and tensor_x are neighbours in all of them */
     SN_ESTIMATE_ORDER,     /* in the layout's order */
     SN_ESTIMATE_PLAYED     /* and with its schedule played through: tighter, 100 times slower */
 };

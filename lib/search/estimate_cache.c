@@ -283,9 +283,10 @@ static void price_network(struct sn_inventory_entry *x, struct sn_estimator *e,
         const struct sn_bucket *b = &c->like;
         if (!b->trains && !b->counts)
             continue;
-        if (b->sum != SN_NGROUPS && net->members[b->sum] > 1)
-            x->cost.shared +=
-                c->count * sn_net_price(e, net, SN_ALL_REDUCE, b->slice, b->grad_type, b->sum);
+        for (int q = 0; q < SN_NGROUPS; q++)
+            if (b->sums >> q & 1u && net->members[q] > 1)
+                x->cost.shared += c->count * sn_net_price(e, net, SN_ALL_REDUCE, b->slice,
+                                                          b->grad_type, (enum sn_group)q);
         if (b->counts)
             continue;
         gather_class(x, e, net, i);

@@ -94,16 +94,30 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
     return SN_OK;
 }
 
+/* Without tensor_x, which is right behind tensor; or right before, where no experts are shared out. */
 static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
-                                const enum sn_axis order[SN_NGRID_AXES], struct sn_err *err)
+                                const enum sn_axis without[SN_NGRID_AXES - 1], struct sn_err *err)
 {
+    enum sn_axis order[SN_NGRID_AXES];
+    int at = 0, y = 0;
+    for (int i = 0; i < SN_NGRID_AXES - 1; i++) {
+        order[at++] = without[i];
+        if (without[i] == SN_AXIS_TENSOR)
+            order[y = at++] = SN_AXIS_TENSOR_X;
+    }
     SN_TRY(add_one(n, e, order, false, err));
-    return n->expert > 1 ? add_one(n, e, order, true, err) : SN_OK;
+    if (n->expert > 1)
+        return add_one(n, e, order, true, err);
+    if (n->size[SN_AXIS_TENSOR_X] == 1)
+        return SN_OK;
+    order[y - 1] = SN_AXIS_TENSOR_X;
+    order[y] = SN_AXIS_TENSOR;
+    return add_one(n, e, order, false, err);
 }
 
 /* Every order of the axes from position `at` on; an axis of one rank may stay where it is. */
 static enum sn_status add_orders(struct sn_net *n, const struct sn_estimator *e,
-                                 enum sn_axis order[SN_NGRID_AXES], int at, int axes,
+                                 enum sn_axis order[SN_NGRID_AXES - 1], int at, int axes,
                                  struct sn_err *err)
 {
     if (at >= axes - 1)
@@ -121,14 +135,16 @@ static enum sn_status add_orders(struct sn_net *n, const struct sn_estimator *e,
 
 static enum sn_status any_order(struct sn_net *n, const struct sn_estimator *e, struct sn_err *err)
 {
-    const int *size = n->size;
-    enum sn_axis order[SN_NGRID_AXES];
-    int axes = 0, rest = SN_NGRID_AXES;
+    int size[SN_NGRID_AXES];
+    enum sn_axis order[SN_NGRID_AXES - 1];
+    int axes = 0, rest = SN_NGRID_AXES - 1;
+    memcpy(size, n->size, sizeof(size));
+    size[SN_AXIS_TENSOR] *= size[SN_AXIS_TENSOR_X];
     for (int a = SN_NGRID_AXES - 1; a >= 0; a--)
-        if (size[a] == 1)
+        if (size[a] == 1 && a != SN_AXIS_TENSOR_X)
             order[--rest] = (enum sn_axis)a;
     for (int a = 0; a < SN_NGRID_AXES; a++)
-        if (size[a] > 1)
+        if (size[a] > 1 && a != SN_AXIS_TENSOR_X)
             order[axes++] = (enum sn_axis)a;
     return add_orders(n, e, order, 0, axes, err);
 }

@@ -28,7 +28,7 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     if (sn_gradients_are_temporary(sn_config_holding(c)))
         k.zero = (unsigned char)l->zero;
     k.in_nodes = k.zero > 0 && sn_config_zero_node(c) > 0;
-    if (l->tensor > 1)
+    if (l->tensor > 1 || l->tensor_x > 1)
         k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
     if (sn_config_expert_members(c) > 1)
         k.expert_coding = l->compress.coding[SN_CODED_EXPERT];

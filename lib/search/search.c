@@ -15,7 +15,7 @@
 #include <time.h>
 
 /* Of four axes; and those in which copies of experts are neighbours, not the ranks that share them
- * out. */
+ * out, or, where there are none, tensor_x is inside tensor, not behind it. */
 enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
 
 enum { WIDER = 6 }; /* grids that are ranked again where messages may be hidden, at least */
@@ -51,12 +51,15 @@ static void order_of(struct sn_layout_config *l, int k)
     static const enum sn_order_axis usual[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
                                                SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
     enum sn_order_axis left[4];
-    bool apart = k >= ORDERS;
+    bool shared_out = l->expert > 1 || l->expert_tensor > 1;
+    bool apart = k >= ORDERS && shared_out, inside = k >= ORDERS && !shared_out;
     memcpy(left, usual, sizeof(left));
     l->n_axis_order = 0;
     k %= ORDERS;
     for (int i = 0, n = 4, base = 6; i < 4; i++, n--) {
         int pick = k / base;
+        if (inside && left[pick] == SN_ORDER_TENSOR)
+            l->axis_order[l->n_axis_order++] = SN_ORDER_TENSOR_X;
         l->axis_order[l->n_axis_order++] = left[pick];
         if (apart && left[pick] == SN_ORDER_DATA_AXIS)
             l->axis_order[l->n_axis_order++] = SN_ORDER_EXPERT;
@@ -177,8 +180,9 @@ static enum sn_status take_orders(struct search *s, const struct sn_branch *n, s
 {
     struct sn_layout_config l[ALL_ORDERS];
     const struct sn_variant *v = &s->all.of[n->variant];
-    int kept = 0, orders = v->expert > 1 || v->expert_tensor > 1 ? ALL_ORDERS : ORDERS;
-    for (int k = 0; k < (order_is_named(s) ? 1 : orders); k++) {
+    bool both = v->expert > 1 || v->expert_tensor > 1 || v->size[SN_AXIS_TENSOR_X] > 1;
+    int kept = 0, orders = order_is_named(s) ? 1 : both ? ALL_ORDERS : ORDERS;
+    for (int k = 0; k < orders; k++) {
         struct sn_branch node = {0, n->variant, SN_BRANCH_EXACT, k};
         struct sn_estimate e;
         bool same = false;

@@ -10,6 +10,9 @@
  * run file names the number of ranks. */
 enum { CONTEXT_TOKENS = 2048 };
 
+/* A grid of tensors has devices of so many nodes at most, unless the run file names tensor_x. */
+enum { GRID_NODES = 4 };
+
 struct lister {
     struct sn_variants *out;
     const struct sn_config *base;
@@ -78,7 +81,7 @@ static bool is_valid(const struct lister *l)
 /* Replicas of a node, where they are some of several; 0: they are not. */
 static int replicas_near(const struct lister *l)
 {
-    int t = l->v.size[SN_AXIS_TENSOR], n = l->near / t;
+    int t = l->v.size[SN_AXIS_TENSOR] * l->v.size[SN_AXIS_TENSOR_X], n = l->near / t;
     int replicas = l->v.size[SN_AXIS_DATA] * l->v.size[SN_AXIS_CONTEXT];
     struct sn_layout_config g = {.data = l->v.size[SN_AXIS_DATA],
                                  .context = l->v.size[SN_AXIS_CONTEXT]};
@@ -207,6 +210,13 @@ static void list_pipelines(struct lister *l, int rest)
     }
 }
 
+/* A grid that nobody names has sequence parallelism: without it it sends as much, and keeps more. */
+static bool is_whole_grid(const struct lister *l, int sequence_parallel)
+{
+    bool whole = l->v.size[SN_AXIS_TENSOR_X] > 1 && !sequence_parallel;
+    return whole && !named(l, SN_KEY_TENSOR_X) && !named(l, SN_KEY_SEQUENCE_PARALLEL);
+}
+
 static void list_micro_batches(struct lister *l, int rest)
 {
     const struct sn_layout_config *g = &l->base->layout;
@@ -214,7 +224,8 @@ static void list_micro_batches(struct lister *l, int rest)
     for (int b = 1; b <= batch; b++)
         for (int sp = 1; sp >= 0; sp--) {
             bool same = l->v.size[SN_AXIS_TENSOR] == 1 && sp != g->sequence_parallel;
-            if (batch % b != 0 || same || !may(l, SN_KEY_MICRO_BATCH, b, g->micro_batch) ||
+            if (batch % b != 0 || same || is_whole_grid(l, sp) ||
+                !may(l, SN_KEY_MICRO_BATCH, b, g->micro_batch) ||
                 !may(l, SN_KEY_SEQUENCE_PARALLEL, sp, g->sequence_parallel))
                 continue;
             l->v.micro_batch = b;
@@ -223,25 +234,62 @@ static void list_micro_batches(struct lister *l, int rest)
         }
 }
 
+static void list_contexts(struct lister *l, int rest)
+{
+    const struct sn_layout_config *g = &l->base->layout;
+    int seq = l->base->model.seq;
+    for (int c = 1; c <= seq && c <= rest; c++)
+        for (int kind = 0; kind < 2; kind++) {
+            bool same = c == 1 && kind != (int)g->context_kind;
+            bool thin = c > 1 && seq / c < CONTEXT_TOKENS && !named(l, SN_KEY_CONTEXT);
+            if (seq % c != 0 || thin || rest % c != 0 || same ||
+                !may(l, SN_KEY_CONTEXT, c, g->context) ||
+                !may(l, SN_KEY_CONTEXT_KIND, kind, (int)g->context_kind))
+                continue;
+            l->v.size[SN_AXIS_CONTEXT] = c;
+            l->v.context_kind = (unsigned char)kind;
+            list_micro_batches(l, rest / c);
+        }
+}
+
+/* Elements that a rank sends for each token of a layer, times the ranks of the grid: tensor_x sums
+ * what the products give that take a block's input, tensor what those give that end it (cut.h). */
+static int64_t grid_sends(const struct sn_model_config *m, int t, int y)
+{
+    int64_t hidden = m->hidden, kv = hidden / m->heads * m->kv_heads;
+    int gated = sn_family_traits(m->family)->gated ? 2 : 1;
+    return (hidden + 2 * kv + gated * (int64_t)m->ffn) * (y - 1) + 2 * hidden * (t - 1);
+}
+
+/* Those that are taken unless the run file names tensor_x, of dense models: no larger than tensor, as
+ * such a grid sends less than its transpose; within a node, whose ranks are all alike, no grid that
+ * sends more than one axis of as many ranks; GRID_NODES nodes at most. */
+static bool is_grid(const struct lister *l, int t, int y)
+{
+    const struct sn_model_config *m = &l->base->model;
+    int64_t ranks = t * (int64_t)y;
+    if (y == 1 || named(l, SN_KEY_TENSOR_X))
+        return true;
+    if (m->experts.count > 0)
+        return false;
+    bool one_axis = m->heads % ranks == 0;
+    bool wins = ranks > l->near || !one_axis || grid_sends(m, t, y) < grid_sends(m, t * y, 1);
+    return y <= t && ranks <= (int64_t)GRID_NODES * l->near && wins;
+}
+
 static void list_all(struct lister *l)
 {
     const struct sn_layout_config *g = &l->base->layout;
-    int heads = l->base->model.heads, seq = l->base->model.seq;
+    int heads = l->base->model.heads, hidden = l->base->model.hidden;
     for (int t = 1; t <= heads && t <= l->ranks; t++)
-        for (int c = 1; c <= seq && t * (int64_t)c <= l->ranks; c++)
-            for (int kind = 0; kind < 2; kind++) {
-                bool same = c == 1 && kind != (int)g->context_kind;
-                bool thin = c > 1 && seq / c < CONTEXT_TOKENS && !named(l, SN_KEY_CONTEXT);
-                if (heads % t != 0 || seq % c != 0 || thin || l->ranks % (t * c) != 0 || same ||
-                    !may(l, SN_KEY_TENSOR, t, g->tensor) ||
-                    !may(l, SN_KEY_CONTEXT, c, g->context) ||
-                    !may(l, SN_KEY_CONTEXT_KIND, kind, (int)g->context_kind))
-                    continue;
-                l->v.size[SN_AXIS_TENSOR] = t;
-                l->v.size[SN_AXIS_CONTEXT] = c;
-                l->v.context_kind = (unsigned char)kind;
-                list_micro_batches(l, l->ranks / (t * c));
-            }
+        for (int y = 1; y <= hidden && t * (int64_t)y <= l->ranks; y++) {
+            if (heads % t != 0 || hidden % y != 0 || l->ranks % (t * y) != 0 || !is_grid(l, t, y) ||
+                !may(l, SN_KEY_TENSOR, t, g->tensor) || !may(l, SN_KEY_TENSOR_X, y, g->tensor_x))
+                continue;
+            l->v.size[SN_AXIS_TENSOR] = t;
+            l->v.size[SN_AXIS_TENSOR_X] = y;
+            list_contexts(l, l->ranks / (t * y));
+        }
 }
 
 enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,

@@ -17,6 +17,10 @@
  *   expert_tensor                   every divisor of tensor, the smaller ones with
  *                                   sequence_parallel; expert divides data x context x tensor / it
  *   context                         a rank has 2,048 tokens of a sequence at least
+ *   tensor_x                        at most tensor; within a node no grid that sends more than one
+ *                                   axis of as many ranks; tensor x tensor_x ranks on four nodes at
+ *                                   most, and with sequence_parallel; 1 with experts, and where
+ *                                   `near` is 0
  *
  * A key that the run file names stands (sn_config.layout_named).
  */

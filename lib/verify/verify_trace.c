@@ -30,8 +30,9 @@ struct sn_rank_text sn_rank_text(const struct sn_grid *g, int rank)
     int at = snprintf(t.s, sizeof(t.s), "rank %d (", rank);
     for (int i = 0; i < SN_NGRID_AXES; i++) {
         enum sn_axis a = sn_axis_told(i);
-        at += snprintf(t.s + at, sizeof(t.s) - (size_t)at, "%s%s %d", i ? ", " : "",
-                       sn_axis_name(a), sn_grid_coord(g, rank, a));
+        if (sn_axis_is_told(a, g->size[a]))
+            at += snprintf(t.s + at, sizeof(t.s) - (size_t)at, "%s%s %d", i ? ", " : "",
+                           sn_axis_name(a), sn_grid_coord(g, rank, a));
     }
     (void)snprintf(t.s + at, sizeof(t.s) - (size_t)at, ")");
     return t;

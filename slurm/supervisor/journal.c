@@ -39,9 +39,12 @@ static void add_layout(struct sn_str *line, const struct sn_layout_config *l)
     size_t at = 1;
     int size[SN_NGRID_AXES];
     sn_axes_sizes(size, l);
-    for (int i = 0; i < SN_NGRID_AXES; i++)
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "\"%s\": %d, ",
-                               sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
+    for (int i = 0; i < SN_NGRID_AXES; i++) {
+        enum sn_axis a = sn_axis_told(i);
+        if (sn_axis_is_told(a, size[a])) /* who reads it takes an axis that lacks for one rank */
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "\"%s\": %d, ", sn_axis_name(a),
+                                   size[a]);
+    }
     (void)snprintf(text + at, sizeof(text) - at,
                    "\"micro_batch\": %d, \"virtual_stages\": %d, \"zero\": %d}", l->micro_batch,
                    l->virtual_stages, l->zero);

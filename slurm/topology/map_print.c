@@ -89,7 +89,8 @@ void sn_map_table(struct sn_str *out, const struct sn_map *m)
     }
     sn_str_add(out, "rank  process ");
     for (int i = 0; i < SN_NGRID_AXES; i++)
-        sn_str_add(out, " %s", sn_axis_name(sn_axis_told(i)));
+        if (sn_axis_is_told(sn_axis_told(i), m->grid->size[sn_axis_told(i)]))
+            sn_str_add(out, " %s", sn_axis_name(sn_axis_told(i)));
     sn_str_add(out, "  %-*s local  %-*s numa  %-*s %-*s switch\n", host, "host", cpus, "cpus", gpu,
                "gpu", nic, "nic");
     for (int r = 0; r < m->places->n; r++) {
@@ -100,8 +101,9 @@ void sn_map_table(struct sn_str *out, const struct sn_map *m)
             (void)snprintf(numa, sizeof(numa), "%d", p->here.numa);
         sn_str_add(out, "%4d  %7d ", r, q);
         for (int i = 0; i < SN_NGRID_AXES; i++)
-            sn_str_add(out, " %*d", (int)strlen(sn_axis_name(sn_axis_told(i))),
-                       sn_grid_coord(m->grid, r, sn_axis_told(i)));
+            if (sn_axis_is_told(sn_axis_told(i), m->grid->size[sn_axis_told(i)]))
+                sn_str_add(out, " %*d", (int)strlen(sn_axis_name(sn_axis_told(i))),
+                           sn_grid_coord(m->grid, r, sn_axis_told(i)));
         sn_str_add(out, "  %-*s %5d  %-*s %4s  %-*s %-*s %s\n", host, p->host, p->local, cpus,
                    or_unknown(p->here.cpus), numa, gpu, or_unknown(gpu_of(m, q)), nic,
                    or_unknown(nic_of(m, q)), or_unknown(p->path));

@@ -71,9 +71,9 @@ static enum sn_collective kind_of(const char *op)
 
 static double planned(const struct sn_machine *m, const struct point *p)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
-    const int size[SN_NGRID_AXES] = {p->ranks, 1, 1, 1};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    const int size[SN_NGRID_AXES] = {p->ranks, 1, 1, 1, 1};
     struct sn_software s;
     sn_software_default(&s);
     struct sn_pricer pricer = {.machine = m, .software = &s, .precision = SN_F32};

@@ -64,12 +64,13 @@ static int search(const char *const a[])
         1e3 * s.compile_seconds / (double)s.exact, use.ru_maxrss / 1024);
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
-        (void)printf("  %2d  d%d t%d c%d p%d v%d mb%d sp%d sched%d rc%d z%d: %.3f s, MFU %.1f %%, "
-                     "%.4f GiB\n",
-                     i + 1, l->data, l->tensor, l->context, l->pipeline, l->virtual_stages,
-                     l->micro_batch, l->sequence_parallel, (int)l->schedule, (int)l->recompute,
-                     l->zero, s.found[i].plan.step_time, 100 * s.found[i].plan.mfu,
-                     (double)s.found[i].plan.memory.total / (1 << 30));
+        (void)printf(
+            "  %2d  d%d t%dx%d c%d p%d v%d mb%d sp%d sched%d rc%d z%d: %.3f s, MFU %.1f %%, "
+            "%.4f GiB\n",
+            i + 1, l->data, l->tensor, l->tensor_x, l->context, l->pipeline, l->virtual_stages,
+            l->micro_batch, l->sequence_parallel, (int)l->schedule, (int)l->recompute, l->zero,
+            s.found[i].plan.step_time, 100 * s.found[i].plan.mfu,
+            (double)s.found[i].plan.memory.total / (1 << 30));
     }
     sn_search_fini(&s);
     sn_machine_fini(&m);

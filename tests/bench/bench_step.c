@@ -89,6 +89,7 @@ static struct sn_config config_of(const struct shape *s, enum sn_dtype precision
         .lr = 3e-4, .weight_decay = 0.1, .clip = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
+                                         .tensor_x = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,

@@ -67,7 +67,7 @@ static void check_script(const struct sn_site *s)
     struct sn_str out = {0};
     struct sn_err err = {0};
     c.layout.data = 16;
-    c.layout.tensor = c.layout.pipeline = c.layout.context = 1;
+    c.layout.tensor = c.layout.tensor_x = c.layout.pipeline = c.layout.context = 1;
     c.slurm.chain = 2;
     c.slurm.seconds = 3600;
     sn_batch_init(&b, &c, s, NULL, 4);

@@ -9,9 +9,9 @@
 /* A grid whose axes are given in the order tensor, context, data, pipeline, tensor innermost. */
 static inline struct sn_grid test_grid(int tensor, int context, int data, int pipeline)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
-    int size[SN_NGRID_AXES] = {tensor, context, data, pipeline};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    int size[SN_NGRID_AXES] = {tensor, 1, context, data, pipeline};
     struct sn_grid g = {.kv_copies = 1, .experts = 1};
     struct sn_err err;
     (void)sn_grid_init(&g, tensor * context * data * pipeline, size, order, &err);

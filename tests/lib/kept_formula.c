@@ -38,11 +38,11 @@ void kept_add(const struct letters *l, struct tensor x)
 
 static void inputs(const struct letters *l)
 {
-    kept_add(l, (struct tensor){.name = "x", .copies = l->n, .rows = l->region, .cols = l->D});
+    kept_add(l, (struct tensor){.name = "x", .copies = l->n, .rows = l->region, .cols = l->G});
     kept_add(l, (struct tensor){.name = "mid",
                                 .copies = l->parallel ? 0 : l->n,
                                 .rows = l->region,
-                                .cols = l->D,
+                                .cols = l->G,
                                 .dropped = UNLESS_FULL,
                                 .delayed = true,
                                 .sent = l->t > 1});
@@ -54,7 +54,7 @@ static void norms(const struct letters *l)
     struct tensor norm = {.name = "norm",
                           .copies = 2 * l->n - (l->shared > 0 ? 0 : folded),
                           .rows = l->T,
-                          .cols = l->D,
+                          .cols = l->G,
                           .dropped = UNLESS_ANY,
                           .delayed = true,
                           .sent = l->sp};
@@ -71,6 +71,14 @@ static void norms(const struct letters *l)
                                 .fp32 = true,
                                 .dropped = UNLESS_ANY,
                                 .delayed = true});
+    bool parts = l->y > 1 && l->aware && (l->selective || l->full);
+    kept_add(l, (struct tensor){.name = "norm.parts",
+                                .copies = parts ? 2 * l->n : 0,
+                                .rows = l->region * l->y,
+                                .cols = l->rms ? 1 : 2,
+                                .fp32 = true,
+                                .dropped = UNLESS_ANY,
+                                .sent = true});
 }
 
 /* Queries, keys and values: side by side, or of whole sequences and fewer heads. */
@@ -82,7 +90,7 @@ static void projections(const struct letters *l)
                        .rows = l->T * c,
                        .cols = l->exchange ? l->q / c : l->g,
                        .dropped = UNLESS_FULL,
-                       .sent = l->exchange};
+                       .sent = l->exchange || l->y > 1};
     if (l->exchange)
         q.name = "q";
     kept_add(l, q);
@@ -130,7 +138,8 @@ static void feed_forward(const struct letters *l)
                                 .rows = l->T,
                                 .cols = l->f * (l->gated ? 2 : 1),
                                 .dropped = UNLESS_FULL,
-                                .delayed = true}); /* its gradient takes its place */
+                                .delayed = true, /* its gradient takes its place */
+                                .sent = l->y > 1});
     kept_add(l, (struct tensor){.name = "act",
                                 .copies = dense,
                                 .rows = l->T,
@@ -147,10 +156,10 @@ static int64_t table_bucket(const struct letters *l)
 {
     const struct sn_config *c = l->config;
     int64_t members = 32 * (int64_t)l->at->members;
-    int64_t n = sn_slice_of(c->model.vocab, l->t, 0).padded * l->D;
+    int64_t n = sn_slice_of(c->model.vocab, l->t * l->y, 0).padded * l->D;
     n = (n + 31) / 32 * 32;
     bool learned = sn_family_traits(c->model.family)->positions == SN_LEARNED;
-    if (learned && l->t == 1 && n * 4 < c->layout.bucket)
+    if (learned && l->t * l->y == 1 && n * 4 < c->layout.bucket)
         n += (c->model.seq * l->D + 31) / 32 * 32;
     return (n + members - 1) / members * members;
 }
@@ -181,7 +190,7 @@ static bool takes_received(const struct letters *l)
 static void ends(const struct letters *l)
 {
     bool first = l->a->first, last = l->a->last;
-    struct tensor region = {.rows = l->region, .cols = l->D};
+    struct tensor region = {.rows = l->region, .cols = l->G};
     region.name = "out";
     one(l, last || !l->stream, region);
     region.name = "received";
@@ -196,7 +205,8 @@ static void ends(const struct letters *l)
     region.name = "d.head";
     one(l, last, region);
     struct tensor embed = {.name = "d.embed", .rows = l->T, .cols = l->D, .late = true};
-    one(l, first && l->split && !(takes_received(l) && l->dropout && !l->parallel), embed);
+    bool in_place = takes_received(l) && l->dropout && !l->parallel && l->y == 1;
+    one(l, first && l->split && !in_place, embed);
     bool shared = l->at->zero >= 2 && l->config->model.tied_embeddings && l->at->alone && last;
     struct tensor table = {.name = "d.table", .rows = 1, .fp32 = true};
     table.cols = shared ? table_bucket(l) : 0;
@@ -216,7 +226,7 @@ static void delayed(const struct letters *l)
     x.name = both ? "d.sum" : "d.o, d.down";
     x.copies = (both ? l->n : 2 * l->n - (l->shared > 0 ? 0 : l->m)) -
                (takes_received(l) && !(l->dropout && !l->parallel));
-    x.cols = l->D;
+    x.cols = l->G;
     kept_add(l, x);
     x.name = "d.norm";
     x.copies = 2 * l->n;
@@ -224,6 +234,7 @@ static void delayed(const struct letters *l)
     kept_add(l, x);
     x.name = "d.expert";
     x.copies = l->m * l->C;
+    x.cols = l->D;
     x.rows = l->W;
     kept_add(l, x);
     x.name = "d.logits";
@@ -289,6 +300,8 @@ static struct letters letters_of(struct kept_formula *a, const struct sn_config 
     l.sp = y->sequence_parallel && t > 1;
     l.region = l.sp ? l.T / t : l.T;
     l.D = m->hidden;
+    l.y = y->tensor_x;
+    l.G = l.D / l.y;
     l.heads = m->heads / t;
     l.q = l.D / t;
     l.g = l.q + 2 * (l.D / m->heads) * (m->kv_heads / (t / copies));
@@ -306,7 +319,7 @@ static struct letters letters_of(struct kept_formula *a, const struct sn_config 
     struct sn_codec codec[SN_CODEC_LEVELS];
     if (y->compress.coding[SN_CODED_PIPELINE].on)
         l.stream = sn_coded_room(codec, sn_coding_levels(config, SN_CODED_PIPELINE, codec), l.dtype,
-                                 l.region * l.D);
+                                 l.region * l.G);
     if (l.m > 0)
         letters_of_experts(&l);
     return l;

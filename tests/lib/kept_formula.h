@@ -10,6 +10,8 @@
  * storage type:
  *
  *   T = micro_batch S / c tokens         T' = T / t under sequence parallelism, else T
+ *   y = tensor_x                         D is D / y in all rows but q, d.embed, the table and
+ *                                        what belongs to experts
  *   q = D / t                            g = q + 2 d x (key and value heads of a tensor rank)
  *   f = ceil(F / t)                      k = 2 (LayerNorm: mean, 1/std) or 1 (RMSNorm)
  *
@@ -31,7 +33,8 @@
  *
  * selective drops norm, norm.stats and act; full keeps x alone. With comm_aware_recompute neither
  * drops what a collective gave: norm under sequence parallelism, mid with tensor ranks, q, k, v of
- * all-to-all and what comes back (core.sent, e T q), keys and values that came round a ring (full:
+ * all-to-all and what comes back (core.sent, e T q), with tensor_x the sums qkv and up and what all
+ * ranks know of a row (norm.parts, 4 y T' k, twice), keys and values that came round a ring (full:
  * c - 1 of e T (g - q)), expert.x of other ranks' tokens.
  *
  * A layer with experts has no up and act, but (E experts, k of them for a token, P ranks that share
@@ -87,7 +90,7 @@
  *
  * Without sequence parallelism the received gradient is one of these: the last layer's d.down
  * (without dropout, or in a parallel block; with experts d.o), or d.embed has its place (first
- * virtual stage).
+ * virtual stage, without tensor_x: d.embed has all features).
  */
 #ifndef TESTS_LIB_KEPT_FORMULA_H
 #define TESTS_LIB_KEPT_FORMULA_H

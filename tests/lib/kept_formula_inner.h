@@ -23,6 +23,8 @@ struct letters {
     enum sn_dtype dtype;
     int n, m, t, c; /* layers of the virtual stage, those with experts; ranks of the axes */
     int64_t T, region, D, q, g; /* region: T' */
+    int y;                      /* ranks that share the features between blocks */
+    int64_t G;                  /* D / y */
     int64_t f, heads;           /* heads: H / t */
     int shared, C;
     int64_t E, k, P, M, R, W;  /* of experts */

@@ -48,6 +48,7 @@ struct sn_config layout_config(enum sn_family family)
     c.train.schedule = (struct sn_lr_config){.kind = SN_LR_CONSTANT};
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
+                                         .tensor_x = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,
@@ -60,7 +61,7 @@ struct sn_config layout_config(enum sn_family family)
 
 int layout_ranks(const struct sn_config *c)
 {
-    return c->layout.data * c->layout.tensor * c->layout.pipeline * c->layout.context;
+    return sn_config_ranks(c);
 }
 
 struct shared {

@@ -34,7 +34,7 @@ layout_value() { # line key default
 }
 
 layout_ranks() { # line
-    echo $(($(layout_value "$1" data 1) * $(layout_value "$1" tensor 1) * \
+    echo $(($(layout_value "$1" data 1) * $(layout_value "$1" tensor 1) * $(layout_value "$1" tensor_x 1) * \
         $(layout_value "$1" context 1) * $(layout_value "$1" pipeline 1)))
 }
 

@@ -52,6 +52,7 @@ __attribute__((unused)) static enum sn_status speaker_create(struct speaker *p,
         p->config.train.optimizer = *t;
     p->config.layout = (struct sn_layout_config){.data = 1,
                                                  .tensor = 1,
+                                                 .tensor_x = 1,
                                                  .pipeline = 1,
                                                  .expert = 1,
                                                  .context = 1,

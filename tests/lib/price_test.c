@@ -48,10 +48,13 @@ struct sn_machine price_cluster(void)
 struct sn_pricer price_pricer(const struct sn_machine *m, const struct sn_software *s,
                               const int size[SN_NGRID_AXES])
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
     struct sn_pricer p = {.machine = m, .software = s, .precision = SN_BF16};
-    (void)sn_grid_init(&p.grid, size[0] * size[1] * size[2] * size[3], size, order, NULL);
+    int ranks = 1;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        ranks *= size[a];
+    (void)sn_grid_init(&p.grid, ranks, size, order, NULL);
     for (int q = 0; q < SN_NGROUPS; q++)
         sn_span_of(&p.span[q], m, &p.grid, (enum sn_group)q);
     return p;

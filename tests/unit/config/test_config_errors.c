@@ -55,7 +55,7 @@ static const struct {
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
     {MODEL "}\nlayout: {quux.tensor: 1}\n",
      "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
-     "pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
+     "tensor_x, pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
      "sequence_parallel, schedule, recompute, zero, zero_node, context_kind, split, axis_order, "
      "bucket, overlap, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
      "expert_node, expert_chunks, offload, compress"},
@@ -150,9 +150,6 @@ static const struct {
      "run.yaml:2:1: train.global_batch: missing; want a whole number in 1..1048576 "
      "sequences"},
     /* not built yet */
-    {MODEL "}\n" TRAIN "}\nlayout: {tensor: {x: 2, y: 2, z: 1}}\n",
-     "run.yaml:3:18: layout.tensor: {x, y, z} of the 3-D grid is not built yet; use a "
-     "whole number in 1..1048576 ranks"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert: 2}\n",
      "run.yaml:3:18: layout.expert: 2 needs a model with experts (model.experts.count); use 1"},
     {MODEL "}\n" TRAIN "}\nlayout: {expert_tensor: 2}\n",

@@ -14,6 +14,10 @@
     "model: {family: llama, layers: 8, hidden: 96, heads: 12, ffn: 100, vocab: 250, seq: 96, "     \
     "share_layers: 2}\n"
 
+#define MIXTURE                                                                                    \
+    "model: {family: mixtral, layers: 8, hidden: 96, heads: 12, ffn: 128, vocab: 64, seq: 96, "    \
+    "experts: {count: 8}}\n"
+
 /* --- values ----------------------------------------------------------------------------------- */
 
 static void axes_have_defaults(const struct place *p)
@@ -27,7 +31,7 @@ static void axes_have_defaults(const struct place *p)
     bool in_order = l->n_axis_order == SN_NORDER_AXES;
     for (int i = 0; i < l->n_axis_order; i++)
         in_order = in_order && l->axis_order[i] == (enum sn_order_axis)i;
-    tap_ok(in_order, "tensor, context, expert, data, pipeline");
+    tap_ok(in_order, "tensor, tensor_x, context, expert, data, pipeline");
 }
 
 static void axes_arrive(const struct place *p)
@@ -54,6 +58,18 @@ static void axes_arrive(const struct place *p)
     tap_ok(l->n_axis_order == 4 && !memcmp(l->axis_order, order, sizeof(order)),
            "the order, without expert");
     tap_ok(c.run.hang_timeout == 0, "no time limit");
+}
+
+static void a_grid_of_tensors_is_three_keys(const struct place *p)
+{
+    struct sn_config all = good(p, NEOX TRAIN "layout: {tensor: {x: 2, y: 3, z: 4}, data: 8}\n");
+    const struct sn_layout_config *l = &all.layout;
+    tap_ok(l->tensor == 2 && l->tensor_x == 3 && l->zero_node == 4 && l->zero == 3 && l->data == 8,
+           "x and y are axes, z is zero 3 among neighbours");
+    struct sn_config flat = good(p, NEOX TRAIN "layout: {tensor: {y: 3, z: 1}}\n");
+    l = &flat.layout;
+    tap_ok(l->tensor == 1 && l->tensor_x == 3 && l->zero_node == 0 && l->zero == 0,
+           "a part that is left out is 1, and a z of 1 is no zero");
 }
 
 static void every_name_is_its_value(const struct place *p)
@@ -83,6 +99,13 @@ static void every_name_is_its_value(const struct place *p)
 static void layouts_that_fit_are_accepted(const struct place *p)
 {
     static const char *const layouts[] = {
+        GROUPED TRAIN "layout: {tensor_x: 3}\n",
+        GROUPED TRAIN "layout: {tensor: 2, tensor_x: 4, axis_order: [tensor_x, data, tensor, "
+                      "pipeline, context]}\n",
+        MIXTURE TRAIN "layout: {tensor: 2, tensor_x: 2, expert: 2}\n",
+        GROUPED TRAIN "layout: {tensor_x: 2, compress: {data: bf16}}\n",
+        "model: {family: gpt2, layers: 3, hidden: 60, heads: 5, ffn: 77, vocab: 251, seq: 10, "
+        "dropout: 0.1}\n" TRAIN "layout: {tensor_x: 3}\n",
         GROUPED TRAIN "layout: {tensor: 2}\n",
         GROUPED TRAIN "layout: {tensor: 12}\n", /* three copies of each of 4 heads */
         GROUPED TRAIN "layout: {tensor: 2, context: 2, context_kind: all-to-all}\n",
@@ -148,13 +171,13 @@ static const struct {
     {MODEL TRAIN "layout: {pipeline: 2, split: [4, 0]}\n",
      "run.yaml:3:34: layout.split: 0 is outside 1..10000 layers"},
     {MODEL TRAIN "layout: {axis_order: auto}\n",
-     "run.yaml:3:22: layout.axis_order: got 'auto'; want a list of tensor, context, expert, "
-     "data or pipeline, each once"},
+     "run.yaml:3:22: layout.axis_order: got 'auto'; want a list of tensor, tensor_x, "
+     "context, expert, data or pipeline, each once"},
     {MODEL TRAIN "layout: {axis_order: [tensor, [data]]}\n",
      "run.yaml:3:31: layout.axis_order: got a list as a name; want a word"},
     {MODEL TRAIN "layout: {axis_order: [tensor, contxt]}\n",
      "run.yaml:3:31: layout.axis_order: unknown name 'contxt'; did you mean 'context' (want "
-     "tensor, context, expert, data or pipeline)?"},
+     "tensor, tensor_x, context, expert, data or pipeline)?"},
     {MODEL TRAIN "layout: {axis_order: [tensor, data, context, tensor, pipeline]}\n",
      "run.yaml:3:46: layout.axis_order: tensor is given twice; keep one"},
     {MODEL TRAIN "layout: {axis_order: [expert, tensor, data, pipeline]}\n",
@@ -165,8 +188,11 @@ static const struct {
      "data, pipeline once"},
     /* the axes and the model */
     {MODEL TRAIN "layout: {data: 32, tensor: 1048576, context: 64}\n",
-     "run.yaml:3:9: layout: data 32 x tensor 1048576 x context 64 x pipeline 1 is more than "
-     "2147483647 ranks; want fewer"},
+     "run.yaml:3:9: layout: data 32 x tensor 1048576 x tensor_x 1 x context 64 x pipeline 1 "
+     "is more than 2147483647 ranks; want fewer"},
+    {MODEL TRAIN "layout: {tensor: 65536, tensor_x: 65536}\n",
+     "run.yaml:3:9: layout: data 1 x tensor 65536 x tensor_x 65536 x context 1 x pipeline 1 "
+     "is more than 2147483647 ranks; want fewer"},
     {NEOX TRAIN "layout: {tensor: 5}\n",
      "run.yaml:3:18: layout.tensor: 5 does not divide model.heads (12); nearest that work: 4 "
      "or 6"},
@@ -179,6 +205,34 @@ static const struct {
     {GROUPED TRAIN "layout: {tensor: 6}\n",
      "run.yaml:3:18: layout.tensor: 6 neither divides model.kv_heads (4) nor is a multiple "
      "of it; nearest that work: 4 or 12"},
+    {NEOX TRAIN "layout: {tensor_x: 5}\n",
+     "run.yaml:3:20: layout.tensor_x: 5 does not divide model.hidden (96); nearest that work: 4 "
+     "or 6"},
+    {NEOX TRAIN "layout: {tensor_x: 200}\n",
+     "run.yaml:3:20: layout.tensor_x: 200 does not divide model.hidden (96); nearest that work: "
+     "96"},
+    {MIXTURE TRAIN "layout: {tensor: 4, tensor_x: 2, expert_tensor: 2}\n",
+     "run.yaml:3:31: layout.tensor_x: 2 does not go with experts' tokens that tensor ranks split "
+     "(layout.expert_tokens, expert_tensor) yet; use 1"},
+    {NEOX TRAIN "layout: {tensor_x: 2}\nrun: {bits: all}\n",
+     "run.yaml:3:20: layout.tensor_x: 2 does not go with run.bits: all yet; use 1"},
+    {NEOX "train: {steps: 200, global_batch: 32, precision: bf16, fp8: tensorwise}\n"
+     "layout: {tensor_x: 2}\n",
+     "run.yaml:3:20: layout.tensor_x: 2 does not go with train.fp8 yet; use 1"},
+    {NEOX TRAIN "layout: {tensor: {x: 2, w: 2}}\n",
+     "run.yaml:3:25: layout.tensor: 'w' is no part of it; want x, y or z"},
+    {NEOX TRAIN "layout: {tensor: {x: 2, y: 2}, tensor_x: 2}\n",
+     "run.yaml:3:25: layout.tensor: y is layout.tensor_x, which is given, too; keep one"},
+    {NEOX TRAIN "layout: {tensor: {x: 2, z: 2}, zero_node: 2}\n",
+     "run.yaml:3:25: layout.tensor: z is layout.zero_node, which is given, too; keep one"},
+    {NEOX TRAIN "layout: {tensor: {x: 2, z: 2}, zero: 1}\n",
+     "run.yaml:3:28: layout.tensor: z: 2 shares weights out as layout.zero: 3 does, which is 1; "
+     "leave layout.zero out"},
+    {NEOX TRAIN "layout: {tensor: {x: 5}}\n",
+     "run.yaml:3:22: layout.tensor: 5 does not divide model.heads (12); nearest that work: 4 or 6"},
+    {NEOX TRAIN "layout: {tensor: {y: 5}}\n",
+     "run.yaml:3:22: layout.tensor_x: 5 does not divide model.hidden (96); nearest that work: 4 "
+     "or 6"},
     {NEOX TRAIN "layout: {context: 5}\n",
      "run.yaml:3:19: layout.context: 2 x 5 does not divide model.seq (96), as context_kind "
      "ring needs; nearest that work: 4 or 6"},
@@ -280,6 +334,7 @@ static void what_would_work_does(const struct place *p)
         {NEOX, "context", ", tensor: 2, context_kind: all-to-all", {3, 6}},
         {GROUPED, "context", ", context_kind: all-to-all", {2, 4}},
         {NEOX, "tensor", ", context: 24, micro_batch: 2", {2, 4}},
+        {NEOX, "tensor_x", "", {4, 6}},
     };
     for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
         char text[512];
@@ -294,10 +349,6 @@ static void what_would_work_does(const struct place *p)
 }
 
 /* --- ranks ------------------------------------------------------------------------------------ */
-
-#define MIXTURE                                                                                    \
-    "model: {family: mixtral, layers: 8, hidden: 96, heads: 12, ffn: 128, vocab: 64, seq: 96, "    \
-    "experts: {count: 8}}\n"
 
 #define EVALUATED                                                                                  \
     "train: {steps: 9, global_batch: 32, eval_every: 3, eval_sequences: 12}\n"                     \
@@ -324,6 +375,13 @@ static const struct {
     {NEOX TRAIN "layout: {tensor: 2, pipeline: 2, context: 2}\n", 12, 0,
      "run.yaml: the job has 12 ranks, which is not a multiple of tensor x context x pipeline "
      "(2 x 2 x 2); start 8 or 16 ranks"},
+    {NEOX TRAIN "layout: {tensor: 2, tensor_x: 3}\n", 12, 2, ""},
+    {NEOX TRAIN "layout: {tensor: 2, tensor_x: 3, data: 2}\n", 24, 2,
+     "run.yaml: layout.data 2 x tensor 2 x tensor_x 3 x context 1 x pipeline 1 is 12 ranks, but "
+     "the job has 24; start 12 or use layout.data: 4"},
+    {NEOX TRAIN "layout: {tensor: 2, tensor_x: 3}\n", 8, 0,
+     "run.yaml: the job has 8 ranks, which is not a multiple of tensor x tensor_x x context x "
+     "pipeline (2 x 3 x 1 x 1); start 6 or 12 ranks"},
     {NEOX TRAIN "layout: {tensor: 3, pipeline: 2}\n", 4, 0,
      "run.yaml: the job has 4 ranks, which is not a multiple of tensor x context x pipeline "
      "(3 x 1 x 2); start 6 ranks"},
@@ -420,6 +478,7 @@ int main(void)
     struct place p = make_place();
     axes_have_defaults(&p);
     axes_arrive(&p);
+    a_grid_of_tensors_is_three_keys(&p);
     every_name_is_its_value(&p);
     layouts_that_fit_are_accepted(&p);
     bad_layouts_are_explained(&p);

@@ -191,7 +191,7 @@ static void a_level_is_found_again(void)
     sn_software_default(&software);
     struct sn_pricer p = {.machine = &m, .software = &software};
     p.grid = (struct sn_grid){
-        .size = {1, 1, 4, 1}, .stride = {1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
+        .size = {1, 1, 1, 4, 1}, .stride = {1, 1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
     sn_span_of(&p.span[SN_GROUP_DATA], &m, &p.grid, SN_GROUP_DATA);
     for (int64_t n = 16; n <= 1 << 22; n *= 8) {
         double t = sn_price_collective(&p, SN_ALL_REDUCE, n, SN_F32, SN_GROUP_DATA);

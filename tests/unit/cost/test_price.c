@@ -35,7 +35,7 @@ static struct sn_op attention_of(int kind)
     return op;
 }
 
-static const int alone[] = {1, 1, 1, 1};
+static const int alone[] = {1, 1, 1, 1, 1};
 
 static double price(const struct sn_machine *m, const struct sn_software *s, const struct sn_op *op)
 {

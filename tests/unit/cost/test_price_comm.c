@@ -24,7 +24,7 @@ static struct sn_op coded_exchange(const char *name)
 
 static void streams_cost_what_goes(const struct sn_software *s)
 {
-    static const int four[] = {1, 1, 4, 1};
+    static const int four[] = {1, 1, 1, 4, 1};
     struct sn_machine m = price_cluster();
     struct sn_pricer p = price_pricer(&m, s, four);
     struct sn_op fixed = coded_exchange("int4"), sized = coded_exchange("mpc");
@@ -49,7 +49,7 @@ static void streams_cost_what_goes(const struct sn_software *s)
 static void collectives_take_the_slowest_level(const struct sn_software *s)
 {
     struct sn_machine m = price_cluster();
-    const int node[] = {8, 1, 4, 1}, flat[] = {1, 1, 32, 1}, pipe[] = {2, 1, 1, 8};
+    const int node[] = {8, 1, 1, 4, 1}, flat[] = {1, 1, 1, 32, 1}, pipe[] = {2, 1, 1, 1, 8};
     struct sn_pricer p = price_pricer(&m, s, node);
     const int64_t n = 1 << 28; /* bf16: 2^29 bytes */
     double bytes = 2.0 * (double)n, wire = 20e-6 + 2 * 3 * 5e-6;
@@ -99,7 +99,7 @@ static void sizes_and_switches_change_rates(const struct sn_software *s)
     struct sn_machine m = price_cluster();
     m.launch = m.level[0].latency = 0;
     m.level[0].half_bytes = 1 << 20;
-    const int node[] = {8, 1, 1, 1}, part[] = {4, 1, 2, 1};
+    const int node[] = {8, 1, 1, 1, 1}, part[] = {4, 1, 1, 2, 1};
     struct sn_pricer p = price_pricer(&m, s, node), q = price_pricer(&m, s, part);
     double half = 2 * 7.0 / 8 * (1 << 20) / 240e9;
     tap_ok(price_near(sn_price_collective(&p, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR),
@@ -112,7 +112,7 @@ static void sizes_and_switches_change_rates(const struct sn_software *s)
                sn_price_collective(&q, SN_ALL_REDUCE, 1 << 19, SN_BF16, SN_GROUP_TENSOR) == before,
            "switches sum for more than half of a node, and only then");
     struct sn_machine rings = m;
-    const int wide[] = {1, 1, 32, 1};
+    const int wide[] = {1, 1, 1, 32, 1};
     rings.level[0].hop = 1e-3;
     rings.level[1].hop = 1;
     struct sn_pricer w = price_pricer(&rings, s, wide), v = price_pricer(&m, s, wide);

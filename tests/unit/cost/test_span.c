@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_RANKS = 512 };
+enum { MAX_RANKS = 1024 };
 
 static struct sn_machine machine_of(int n, const int *ranks)
 {
@@ -104,13 +104,16 @@ static void check(struct score *s, const struct sn_machine *m, const struct sn_g
 static struct sn_grid grid_of(const int size[SN_NGRID_AXES], int turn, int kv_copies)
 {
     static const enum sn_axis orders[][SN_NGRID_AXES] = {
-        {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE},
-        {SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_DATA, SN_AXIS_CONTEXT},
-        {SN_AXIS_PIPELINE, SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT},
-        {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_PIPELINE},
+        {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE},
+        {SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_TENSOR_X, SN_AXIS_DATA, SN_AXIS_CONTEXT},
+        {SN_AXIS_PIPELINE, SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT},
+        {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT, SN_AXIS_PIPELINE},
     };
     struct sn_grid g;
-    (void)sn_grid_init(&g, size[0] * size[1] * size[2] * size[3], size, orders[turn % 4], NULL);
+    int ranks = 1;
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        ranks *= size[a];
+    (void)sn_grid_init(&g, ranks, size, orders[turn % 4], NULL);
     g.kv_copies = size[SN_AXIS_TENSOR] % kv_copies == 0 ? kv_copies : 1;
     return g;
 }
@@ -132,7 +135,7 @@ static void grids_that_divide_the_machine(void)
     for (int k = 0; k < 4; k++) {
         struct sn_machine m = machine_of(3, machines[k]);
         for (int i = 0; i < 64; i++) {
-            int size[] = {1 << i % 4, 1 << i / 32 % 2, 1 << i / 4 % 4, 1 << i / 16 % 2};
+            int size[] = {1 << i % 4, 1 << k % 2, 1 << i / 32 % 2, 1 << i / 4 % 4, 1 << i / 16 % 2};
             struct sn_grid g = grid_of(size, i + i / 4, 2);
             check(&s, &m, &g, true);
         }
@@ -148,7 +151,7 @@ static void replicas_on_machines(void)
     for (int k = 0; k < 4; k++) {
         struct sn_machine m = machine_of(3, machines[k]);
         for (int i = 0; i < 64; i++) {
-            int size[] = {1 << i / 4 % 2, 1 << i / 8 % 3, 3 << i / 32 % 2, 1 << i % 2};
+            int size[] = {1 << i / 4 % 2, 1, 1 << i / 8 % 3, 3 << i / 32 % 2, 1 << i % 2};
             struct sn_grid g = grid_of(size, i + i / 4, 1);
             int context = size[SN_AXIS_CONTEXT];
             g.replica_node = i % 3 == 0 && context > 1 ? context / 2
@@ -168,7 +171,7 @@ static void experts_on_machines(void)
     for (int k = 0; k < 3; k++) {
         struct sn_machine m = machine_of(3, machines[k]);
         for (int i = 0; i < 64; i++) {
-            int size[] = {1 << i % 4, 1 << i / 32 % 2, 1 << i / 4 % 4, 1 << i / 16 % 2};
+            int size[] = {1 << i % 4, 1, 1 << i / 32 % 2, 1 << i / 4 % 4, 1 << i / 16 % 2};
             struct sn_grid g = grid_of(size, 0, 1);
             g.fold = i / 3 % 2 ? size[SN_AXIS_TENSOR] : 1;
             g.experts = size[SN_AXIS_DATA] * (i % 5 > 2 ? g.fold : 1);
@@ -199,7 +202,7 @@ static void any_grid_on_any_machine(void)
 
 static void one_level_and_none(void)
 {
-    const int all[] = {0}, size[] = {2, 1, 3, 2};
+    const int all[] = {0}, size[] = {2, 1, 1, 3, 2};
     struct sn_machine one = machine_of(1, all), none = {.n_levels = 0};
     struct sn_grid g = grid_of(size, 0, 1);
     struct sn_span s;
@@ -211,7 +214,7 @@ static void one_level_and_none(void)
 
 static void neighbours_share_less_than_members(void)
 {
-    const int levels[] = {8, 0}, size[] = {2, 1, 1, 8};
+    const int levels[] = {8, 0}, size[] = {2, 1, 1, 1, 8};
     struct sn_machine m = machine_of(2, levels);
     struct sn_grid g = grid_of(size, 0, 1);
     struct sn_span s;

@@ -36,6 +36,7 @@ static struct sn_config config(enum sn_family family)
     c.train.global_batch = 8;
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
+                                         .tensor_x = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,

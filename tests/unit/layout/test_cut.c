@@ -112,9 +112,10 @@ static void few_key_heads_are_copied(void)
 
 static struct sn_grid grid(int tensor, int context, int data, int pipeline)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
     const int size[] = {[SN_AXIS_TENSOR] = tensor,
+                        [SN_AXIS_TENSOR_X] = 1,
                         [SN_AXIS_CONTEXT] = context,
                         [SN_AXIS_DATA] = data,
                         [SN_AXIS_PIPELINE] = pipeline};

@@ -7,35 +7,36 @@
 
 #include <string.h>
 
-static const enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                     SN_AXIS_PIPELINE};
+static const enum sn_axis usual[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                     SN_AXIS_DATA, SN_AXIS_PIPELINE};
 
 static void every_rank_has_its_own_coordinates(void)
 {
-    const int size[] = {2, 3, 5, 4};
+    const int size[] = {2, 2, 3, 5, 4};
     struct sn_grid g;
     struct sn_err err = {0};
-    tap_ok(sn_grid_init(&g, 120, size, usual, &err) == SN_OK, "a grid of 120 ranks");
+    tap_ok(sn_grid_init(&g, 240, size, usual, &err) == SN_OK, "a grid of 240 ranks");
     int bad = 0;
-    for (int r = 0; r < 120; r++) {
+    for (int r = 0; r < 240; r++) {
         int back = 0;
         for (int a = 0; a < SN_NGRID_AXES; a++)
             back += sn_grid_coord(&g, r, (enum sn_axis)a) * g.stride[a];
         bad += back != r;
     }
     tap_ok(bad == 0, "coordinates give the rank back");
-    tap_ok(g.stride[SN_AXIS_TENSOR] == 1 && g.stride[SN_AXIS_PIPELINE] == 30,
+    tap_ok(g.stride[SN_AXIS_TENSOR] == 1 && g.stride[SN_AXIS_PIPELINE] == 60,
            "the first axis of the order varies fastest");
 }
 
 static void peers_share_all_other_axes(void)
 {
-    const int size[] = {2, 3, 5, 4};
-    const enum sn_axis order[] = {SN_AXIS_DATA, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT, SN_AXIS_TENSOR};
+    const int size[] = {2, 2, 3, 5, 4};
+    const enum sn_axis order[] = {SN_AXIS_DATA, SN_AXIS_PIPELINE, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                  SN_AXIS_TENSOR};
     struct sn_grid g;
-    (void)sn_grid_init(&g, 120, size, order, NULL);
+    (void)sn_grid_init(&g, 240, size, order, NULL);
     int bad = 0, peers[8];
-    for (int r = 0; r < 120; r++)
+    for (int r = 0; r < 240; r++)
         for (int a = 0; a < SN_NGRID_AXES; a++) {
             int n = sn_grid_peers(&g, r, (enum sn_axis)a, peers);
             bad += n != size[a];
@@ -67,7 +68,7 @@ static int odd_members(const struct sn_grid *g, enum sn_group q)
  * tensor; and folded, where tensor ranks share the experts out, too. */
 static void experts_fold_into_tensor(void)
 {
-    const int size[] = {2, 1, 8, 1};
+    const int size[] = {2, 1, 1, 8, 1};
     struct sn_grid g;
     (void)sn_grid_init(&g, 16, size, usual, NULL);
     g.experts = 4;
@@ -88,7 +89,7 @@ static void experts_fold_into_tensor(void)
     folded = sn_group_member(&g, 0, SN_GROUP_EXPERT, 1) == 4 &&
              sn_group_member(&g, 1, SN_GROUP_EXPERT_DATA, 0) == 0;
     tap_ok(bad == 0 && folded, "and the other way round: {0, 4, 8, 12}, {0, 1, 2, 3}");
-    const int four[] = {4, 1, 4, 1}; /* two slices of each of two experts' parts */
+    const int four[] = {4, 1, 1, 4, 1}; /* two slices of each of two experts' parts */
     (void)sn_grid_init(&g, 16, four, usual, NULL);
     g.fold = 4;
     g.experts = 2 * 2;
@@ -116,9 +117,13 @@ static void experts_fold_into_tensor(void)
 
 static void replicas_of_a_node_are_neighbours_of_their_group(void)
 {
-    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_PIPELINE};
-    const int size[] = {
-        [SN_AXIS_TENSOR] = 2, [SN_AXIS_CONTEXT] = 2, [SN_AXIS_DATA] = 4, [SN_AXIS_PIPELINE] = 1};
+    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                  SN_AXIS_PIPELINE};
+    const int size[] = {[SN_AXIS_TENSOR] = 2,
+                        [SN_AXIS_TENSOR_X] = 1,
+                        [SN_AXIS_CONTEXT] = 2,
+                        [SN_AXIS_DATA] = 4,
+                        [SN_AXIS_PIPELINE] = 1};
     for (int i = 0; i < 2; i++) {
         struct sn_grid g;
         (void)sn_grid_init(&g, 16, size, i ? other : usual, NULL);
@@ -144,13 +149,15 @@ static void replicas_of_a_node_are_neighbours_of_their_group(void)
 /* Whichever axis of the grid varies fastest, an axis of the mesh is a group of the grid. */
 static void axes_of_the_mesh_are_groups_of_the_grid(void)
 {
-    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT};
-    const int size[] = {3, 2, 5, 4};
+    const enum sn_axis other[] = {SN_AXIS_DATA, SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_TENSOR_X,
+                                  SN_AXIS_CONTEXT};
+    const int size[] = {3, 2, 2, 5, 2};
     for (int i = 0; i < 2; i++) {
         struct sn_grid g;
         (void)sn_grid_init(&g, 120, size, i ? other : usual, NULL);
         struct sn_mesh m = sn_mesh_of_grid(&g);
-        int bad = m.n_axes != 1 || sn_mesh_ranks(&m) != 3 || strcmp(m.axis[0].name, "tensor") != 0;
+        int bad = m.n_axes != 2 || sn_mesh_ranks(&m) != 6 ||
+                  strcmp(m.axis[0].name, "tensor") != 0 || strcmp(m.axis[1].name, "tensor_x") != 0;
         for (int r = 0; r < 120; r++)
             for (int a = 0; a < m.n_axes; a++) {
                 enum sn_group q = m.axis[a].group;
@@ -159,7 +166,7 @@ static void axes_of_the_mesh_are_groups_of_the_grid(void)
                 for (int k = 0; k < m.axis[a].size; k++)
                     bad += sn_mesh_member(&m, a, r, k) != sn_group_member(&g, r, q, k);
             }
-        tap_ok(bad == 0, "tensor's size, coordinates and members, axis order %d", i);
+        tap_ok(bad == 0, "sizes, coordinates and members of tensor and tensor_x, axis order %d", i);
     }
 }
 
@@ -167,9 +174,11 @@ static void bad_grids_are_explained(void)
 {
     struct sn_grid g;
     struct sn_err err = {0};
-    const int product[] = {2, 1, 3, 1}, zero[] = {1, 0, 4, 1}, huge[] = {1 << 30, 1 << 30, 16, 1};
-    const int good[] = {1, 1, 8, 1};
-    const enum sn_axis twice[] = {SN_AXIS_TENSOR, SN_AXIS_DATA, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    const int product[] = {2, 1, 1, 3, 1}, zero[] = {1, 1, 0, 4, 1},
+              huge[] = {1 << 30, 1, 1 << 30, 16, 1};
+    const int good[] = {1, 1, 1, 8, 1};
+    const enum sn_axis twice[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_DATA, SN_AXIS_DATA,
+                                  SN_AXIS_PIPELINE};
     tap_ok(sn_grid_init(&g, 8, product, usual, &err) == SN_EINPUT, "a wrong product fails");
     tap_text(err.text,
              "layout: tensor 2 x context 1 x data 3 x pipeline 1 = 6, but the job has 8 ranks",
@@ -183,8 +192,9 @@ static void bad_grids_are_explained(void)
 static void a_layout_gives_sizes_and_order(void)
 {
     static const enum sn_axis outwards[] = {SN_AXIS_PIPELINE, SN_AXIS_DATA, SN_AXIS_CONTEXT,
-                                            SN_AXIS_TENSOR};
-    struct sn_layout_config l = {.data = 5, .tensor = 2, .context = 3, .pipeline = 4};
+                                            SN_AXIS_TENSOR, SN_AXIS_TENSOR_X};
+    struct sn_layout_config l = {
+        .data = 5, .tensor = 2, .tensor_x = 1, .context = 3, .pipeline = 4};
     int size[SN_NGRID_AXES];
     enum sn_axis order[SN_NGRID_AXES];
     char text[SN_AXES_SIZE];
@@ -204,6 +214,16 @@ static void a_layout_gives_sizes_and_order(void)
     tap_text(sn_config_axes(text, &l), "data 5 x tensor 2 x context 3 x pipeline 4", "in words");
     l.data = 0;
     tap_ok(sn_config_least_ranks(&l) == 24, "without data: those of one copy");
+    l.tensor_x = 2;
+    tap_ok(sn_config_copy_ranks(&l) == 48, "tensor_x counts");
+    tap_text(sn_config_axes(text, &l), "data 0 x tensor 2 x tensor_x 2 x context 3 x pipeline 4",
+             "and is told");
+    memcpy(l.axis_order, (const enum sn_order_axis[]){SN_ORDER_TENSOR_X, SN_ORDER_TENSOR},
+           2 * sizeof(enum sn_order_axis));
+    l.n_axis_order = 2;
+    sn_axes_order(order, &l);
+    tap_ok(order[0] == SN_AXIS_TENSOR_X && order[1] == SN_AXIS_TENSOR,
+           "an order may put tensor_x inside");
 }
 
 static void every_axis_is_told_once_and_found_by_its_name(void)
@@ -222,7 +242,12 @@ static void every_axis_is_told_once_and_found_by_its_name(void)
     tap_ok(of_grid == SN_NGRID_AXES, "the grid's first");
     tap_ok(coloured == SN_NAXES, "each has a colour");
     tap_ok(!sn_axis_find(&none, "tensors"), "what is no axis is not found");
-    struct sn_layout_config l = {.data = 5, .tensor = 2, .context = 3, .pipeline = 4}, same = {0};
+    struct sn_layout_config l = {.data = 5,
+                                 .tensor = 2,
+                                 .tensor_x = 3,
+                                 .context = 3,
+                                 .pipeline = 4},
+                            same = {0};
     int size[SN_NGRID_AXES];
     sn_axes_sizes(size, &l);
     sn_axes_set_sizes(&same, size);
@@ -231,10 +256,10 @@ static void every_axis_is_told_once_and_found_by_its_name(void)
 
 static void members_of_even_groups_are_those_that_work_alike(void)
 {
-    static const enum sn_group even[] = {SN_GROUP_TENSOR, SN_GROUP_CONTEXT, SN_GROUP_DATA,
-                                         SN_GROUP_REPLICA};
+    static const enum sn_group even[] = {SN_GROUP_TENSOR, SN_GROUP_TENSOR_X, SN_GROUP_CONTEXT,
+                                         SN_GROUP_DATA, SN_GROUP_REPLICA};
     int n = 0, all = 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         n += sn_group_is_even(even[i]);
     for (int q = 0; q < SN_NGROUPS; q++)
         all += sn_group_is_even((enum sn_group)q);
@@ -242,14 +267,15 @@ static void members_of_even_groups_are_those_that_work_alike(void)
     tap_ok(sn_group_axes(SN_GROUP_REPLICA, &axes) == 2 && axes[0] == SN_AXIS_DATA &&
                axes[1] == SN_AXIS_CONTEXT && sn_group_axes(SN_GROUP_KV, &axes) == 0,
            "replicas differ on data and context, copies of heads on a part of an axis");
-    tap_ok(n == 4 && all == 4, "tensor, context, data and replicas are even, and nothing else");
+    tap_ok(n == 5 && all == 5,
+           "tensor, tensor_x, context, data and replicas are even, and nothing else");
 }
 
 static void an_axis_has_a_queue_where_it_has_ranks(void)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
-    const int size[] = {2, 1, 2, 3}, one[] = {1, 1, 1, 1}, line[] = {1, 1, 1, 4};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    const int size[] = {2, 1, 1, 2, 3}, one[] = {1, 1, 1, 1, 1}, line[] = {1, 1, 1, 1, 4};
     struct sn_grid g;
     struct sn_err err;
     bool all = true;

@@ -1,15 +1,15 @@
 /*
  * test_three_axes.c - a feed-forward part on a mesh of three axes, from the tables alone.
  *
- * Singh et al., "A 4D Hybrid Algorithm", arXiv 2305.13525: a linear K -> N of M tokens on X x Y x Z
- * ranks has blocks [N/X, K/Y] of its weight, a transposed one [N/Y, K/X]; each block is kept in Z
+ * Singh et al., "A 4D Hybrid Algorithm", arXiv 2305.13525: a linear K -> N of M tokens on Y x X x Z
+ * ranks has blocks [N/Y, K/X] of its weight, a transposed one [N/X, K/Y]; each block is kept in Z
  * slices. Bytes that a rank sends, s for a value, by the paper's model (rings):
  *
  *   weights    all-gather over Z, and of their gradients a reduce-scatter
- *                  (Z-1)/Z  K N / (X Y) s
- *   outputs    all-reduce over I, which cuts the inputs: Y; of a transposed layer X
+ *                  (Z-1)/Z  K N / (Y X) s
+ *   outputs    all-reduce over I, which cuts the inputs: X; of a transposed layer Y
  *                  2 (I-1)/I  M/Z  N/O s
- *   gradients of inputs    all-reduce over O, which cuts the outputs: X; Y
+ *   gradients of inputs    all-reduce over O, which cuts the outputs: Y; X
  *                  2 (O-1)/O  M/Z  K/I s
  *
  * and nothing else. No operation is lowered so yet: what lowerings would ask the tables is asked
@@ -20,22 +20,22 @@
 #include "tests/lib/mesh_sim.h"
 #include "tests/lib/tap.h"
 
-enum { X, Y, Z };
+enum { Y, X, Z };
 
-static const int sizes[SN_MESH_AXES] = {[X] = 2, [Y] = 3, [Z] = 4};
+static const int sizes[SN_MESH_AXES] = {[Y] = 2, [X] = 3, [Z] = 4};
 
 struct part {
     struct sn_mesh mesh;
     struct sn_cut up, act, down, between;
 };
 
-/* Y's ranks are neighbours, Z's are furthest apart, as in the paper. */
+/* X's ranks are neighbours, Z's are furthest apart, as in the paper. */
 static struct part part_on(const int *size)
 {
     struct part p = {.mesh = mesh_of_sizes(SN_MESH_AXES, size)};
-    p.mesh.axis[Y].stride = 1;
-    p.mesh.axis[X].stride = size[Y];
-    p.mesh.axis[Z].stride = size[Y] * size[X];
+    p.mesh.axis[X].stride = 1;
+    p.mesh.axis[Y].stride = size[X];
+    p.mesh.axis[Z].stride = size[X] * size[Y];
     (void)sn_cut_at(&p.up, &p.mesh, "l7.ffn.up");
     (void)sn_cut_at(&p.act, &p.mesh, "l7.ffn.act");
     (void)sn_cut_at(&p.down, &p.mesh, "l7.ffn.down");
@@ -109,15 +109,15 @@ enum { TOKENS = 768, D = 1536, F = 3072 }; /* every rank sends as much as every 
 static void sends_what_the_paper_says(const struct part *p, const struct sn_cut *c, int in, int out,
                                       struct sn_placement before, struct sn_placement after)
 {
-    int64_t k = in == Y ? D : F, n = in == Y ? F : D;
+    int64_t k = in == X ? D : F, n = in == X ? F : D;
     const int *size =
-        (const int[]){p->mesh.axis[X].size, p->mesh.axis[Y].size, p->mesh.axis[Z].size};
+        (const int[]){p->mesh.axis[Y].size, p->mesh.axis[X].size, p->mesh.axis[Z].size};
     double m = (double)TOKENS / size[Z];
     struct sent s[2];
-    printf("# %lld -> %lld on %d x %d x %d ranks\n", (long long)k, (long long)n, size[X], size[Y],
+    printf("# %lld -> %lld on %d x %d x %d ranks\n", (long long)k, (long long)n, size[Y], size[X],
            size[Z]);
     count(s, &p->mesh, sn_cut_kept(c->weight), sn_cut_used(c->weight), (struct shape){{n, k}});
-    double weight = ring(size[Z], (double)(k * n) / (size[X] * size[Y]));
+    double weight = ring(size[Z], (double)(k * n) / (size[Y] * size[X]));
     is_sent(&s[0], Z, weight, "a weight is gathered");
     is_sent(&s[1], Z, weight, "its gradient is scattered");
     count(s, &p->mesh, before, c->want, (struct shape){{TOKENS, k}});
@@ -132,8 +132,8 @@ static void ranks_send_what_the_paper_says(const int *size)
 {
     struct part p = part_on(size);
     struct sent s[2];
-    sends_what_the_paper_says(&p, &p.up, Y, X, p.between.give, p.act.want);
-    sends_what_the_paper_says(&p, &p.down, X, Y, p.act.give, p.between.want);
+    sends_what_the_paper_says(&p, &p.up, X, Y, p.between.give, p.act.want);
+    sends_what_the_paper_says(&p, &p.down, Y, X, p.act.give, p.between.want);
     count(s, &p.mesh, p.act.want, p.act.give, (struct shape){{TOKENS, F}});
     tap_ok(s[0].collectives + s[1].collectives == 0, "an activation sends nothing");
 }
@@ -271,9 +271,9 @@ static void ranks_compute_what_one_computes(void)
     linear_backward(&up, &v, &dw1);
     tap_ok(is_gradient(&dw1, sn_cut_kept(p.up.weight), &d.dw1), "of the first weight");
     tap_ok(is_gradient(&v, p.between.give, &d.dx), "of the input");
-    tap_ok(up.w.local[0].rows == N / sizes[X] && up.w.local[0].cols == N / sizes[Y] &&
-               down.w.local[0].rows == N / sizes[Y] && down.w.local[0].cols == N / sizes[X],
-           "by blocks [N/X, K/Y], and transposed [N/Y, K/X]");
+    tap_ok(up.w.local[0].rows == N / sizes[Y] && up.w.local[0].cols == N / sizes[X] &&
+               down.w.local[0].rows == N / sizes[X] && down.w.local[0].cols == N / sizes[Y],
+           "by blocks [N/Y, K/X], and transposed [N/X, K/Y]");
 }
 
 int main(void)

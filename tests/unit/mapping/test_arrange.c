@@ -14,6 +14,7 @@
 struct axes {
     int tensor, context, data, pipeline, zero, virtual_stages;
     bool tied;
+    int tensor_x;
 };
 
 /* The flow of a small model in a layout; bytes by axis of the same programs. */
@@ -24,6 +25,7 @@ static bool make_flow(struct sn_flow *f, int64_t traffic[SN_NAXES], const struct
     struct sn_stages s = {0};
     struct sn_err err = {0};
     c.layout.tensor = a->tensor;
+    c.layout.tensor_x = a->tensor_x;
     c.layout.context = a->context;
     c.layout.data = a->data;
     c.layout.pipeline = a->pipeline;
@@ -46,15 +48,17 @@ static bool make_flow(struct sn_flow *f, int64_t traffic[SN_NAXES], const struct
     }
     sn_stages_fini(&s);
     sn_model_destroy(model);
-    return tap_ok(st == SN_OK, "tensor %d, context %d, data %d, pipeline %d, zero %d compiles %s",
-                  a->tensor, a->context, a->data, a->pipeline, a->zero, err.text);
+    return tap_ok(
+        st == SN_OK, "tensor %d x %d, context %d, data %d, pipeline %d, zero %d compiles %s",
+        a->tensor, c.layout.tensor_x, a->context, a->data, a->pipeline, a->zero, err.text);
 }
 
 static void pairs_add_up_to_the_traffic(void)
 {
     static const struct axes of[] = {
-        {2, 1, 2, 2, 0, 1, false}, {2, 2, 2, 1, 1, 1, false}, {1, 1, 3, 2, 2, 1, false},
-        {4, 1, 1, 3, 0, 1, true},  {2, 1, 2, 3, 3, 1, true},  {2, 1, 1, 2, 0, 2, false},
+        {2, 1, 2, 2, 0, 1, false, 1}, {2, 2, 2, 1, 1, 1, false, 1}, {1, 1, 3, 2, 2, 1, false, 1},
+        {4, 1, 1, 3, 0, 1, true, 1},  {2, 1, 2, 3, 3, 1, true, 1},  {2, 1, 1, 2, 0, 2, false, 1},
+        {1, 1, 2, 2, 1, 1, false, 2}, {2, 1, 2, 3, 3, 1, true, 2},  {2, 2, 1, 2, 0, 2, false, 4},
     };
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
         struct sn_flow f = {.n_terms = 0};
@@ -117,7 +121,7 @@ static void count_pairs(int64_t *bytes, const struct sn_flow *f, const struct sn
 
 static void counts_are_those_of_pairs(void)
 {
-    static const struct axes of[] = {{2, 1, 2, 3, 0, 1, true}, {2, 2, 3, 1, 1, 1, false}};
+    static const struct axes of[] = {{2, 1, 2, 3, 0, 1, true, 1}, {2, 2, 3, 1, 1, 1, false, 1}};
     struct dice d = {.key = 5};
     for (size_t i = 0; i < 2; i++) {
         struct sn_flow f = {.n_terms = 0};
@@ -186,10 +190,11 @@ static void try_all(struct exhaustive *x, int rank)
 
 static void small_jobs_are_arranged_as_well_as_can_be(void)
 {
-    static const struct axes of[] = {{2, 1, 2, 2, 0, 1, false}, {4, 1, 2, 1, 1, 1, false},
-                                     {2, 2, 2, 1, 0, 1, false}, {1, 1, 4, 2, 2, 1, false},
-                                     {2, 1, 1, 4, 0, 1, true},  {2, 1, 4, 1, 3, 1, false},
-                                     {1, 2, 1, 4, 0, 1, false}};
+    static const struct axes of[] = {
+        {2, 1, 2, 2, 0, 1, false, 1}, {4, 1, 2, 1, 1, 1, false, 1}, {2, 2, 2, 1, 0, 1, false, 1},
+        {1, 1, 4, 2, 2, 1, false, 1}, {2, 1, 1, 4, 0, 1, true, 1},  {2, 1, 4, 1, 3, 1, false, 1},
+        {1, 2, 1, 4, 0, 1, false, 1}, {2, 1, 2, 1, 1, 1, false, 2}, {2, 1, 1, 2, 0, 1, true, 2},
+        {1, 1, 2, 2, 0, 1, false, 2}, {2, 1, 1, 1, 0, 1, false, 4}};
     static const struct {
         int nodes;
         const char *leaves;
@@ -234,7 +239,7 @@ static void small_jobs_are_arranged_as_well_as_can_be(void)
 
 static void every_rank_has_a_process_of_its_own(void)
 {
-    struct axes a = {4, 1, 4, 4, 0, 1, false};
+    struct axes a = {4, 1, 4, 4, 0, 1, false, 1};
     struct sn_flow f = {.n_terms = 0};
     int64_t unused[SN_NAXES] = {0};
     struct forest w;
@@ -269,10 +274,13 @@ static void every_rank_has_a_process_of_its_own(void)
 static void sixteen_thousand_ranks_take_a_moment(void)
 {
     enum { RANKS = 16384, PER_NODE = 4, LEAF_NODES = 16 };
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
-    const int size[SN_NGRID_AXES] = {
-        [SN_AXIS_TENSOR] = 8, [SN_AXIS_CONTEXT] = 1, [SN_AXIS_DATA] = 128, [SN_AXIS_PIPELINE] = 16};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    const int size[SN_NGRID_AXES] = {[SN_AXIS_TENSOR] = 8,
+                                     [SN_AXIS_TENSOR_X] = 1,
+                                     [SN_AXIS_CONTEXT] = 1,
+                                     [SN_AXIS_DATA] = 128,
+                                     [SN_AXIS_PIPELINE] = 16};
     int *node = sn_alloc_n(RANKS, sizeof(int)), *leaf = sn_alloc_n(RANKS, sizeof(int)),
         *process_of = sn_alloc_n(RANKS, sizeof(int));
     int64_t zero[2 * 128] = {0};
@@ -318,7 +326,7 @@ static void sixteen_thousand_ranks_take_a_moment(void)
 
 static void no_memory_is_told(void)
 {
-    struct axes a = {2, 1, 2, 2, 0, 1, false};
+    struct axes a = {2, 1, 2, 2, 0, 1, false, 1};
     struct sn_flow f = {.n_terms = 0};
     int64_t unused[SN_NAXES] = {0};
     struct forest w;

@@ -32,6 +32,7 @@ static struct sn_config small(enum sn_family family, enum sn_dtype dtype)
     c.train.steps = 10;
     c.layout = (struct sn_layout_config){.data = 2,
                                          .tensor = 1,
+                                         .tensor_x = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,

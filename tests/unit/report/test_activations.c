@@ -32,6 +32,7 @@ struct layout {
     struct sn_experts_config experts;
     const char *codec[SN_NCODED]; /* NULL: none */
     double guard;
+    int tensor_x; /* 0: 1 */
 };
 
 struct score {
@@ -48,6 +49,7 @@ static struct sn_config config_of(const struct layout *x)
     c.train.global_batch = x->expert ? 48 : 36;
     struct sn_layout_config *l = &c.layout;
     l->tensor = x->tensor;
+    l->tensor_x = x->tensor_x ? x->tensor_x : 1;
     l->context = x->context;
     l->context_kind = (enum sn_context_kind)x->kind;
     l->micro_batch = x->micro_batch;
@@ -177,13 +179,14 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
     if (good && all == j->train.slots_bytes)
         return;
     s->wrong++;
-    printf("# family %d type %d tensor %d%s context %d kind %d micro %d zero %d recompute %d%s "
-           "pipeline %d x %d schedule %d stage %d expert %d every %d aware %d: formula %lld, arena "
-           "%lld\n",
-           (int)x->family, (int)x->dtype, x->tensor, x->sequence_parallel ? " sp" : "", x->context,
-           x->kind, x->micro_batch, x->zero, x->recompute, x->dropout ? " dropout" : "",
-           x->pipe.stages, x->pipe.vstages, (int)x->pipe.schedule, j->stage, x->expert,
-           x->experts.every, x->aware, (long long)all, (long long)j->train.slots_bytes);
+    printf(
+        "# family %d type %d tensor %d x %d%s context %d kind %d micro %d zero %d recompute %d%s "
+        "pipeline %d x %d schedule %d stage %d expert %d every %d aware %d: formula %lld, arena "
+        "%lld\n",
+        (int)x->family, (int)x->dtype, x->tensor, x->tensor_x, x->sequence_parallel ? " sp" : "",
+        x->context, x->kind, x->micro_batch, x->zero, x->recompute, x->dropout ? " dropout" : "",
+        x->pipe.stages, x->pipe.vstages, (int)x->pipe.schedule, j->stage, x->expert,
+        x->experts.every, x->aware, (long long)all, (long long)j->train.slots_bytes);
 }
 
 static void check(struct score *s, const struct layout *x)
@@ -417,6 +420,40 @@ static void codecs_keep_streams_for_other_stages(void)
     report(&s, "codecs");
 }
 
+/* Features between blocks are cut. */
+static void grids_keep_what_the_formula_says(void)
+{
+    struct score s = {0};
+    static const int grid[][2] = {{1, 2}, {2, 2}, {4, 2}, {2, 4}, {1, 3}};
+    enum { NGRIDS = sizeof(grid) / sizeof(grid[0]) };
+    for (int k = 0; k < NGRIDS * 3 * 2 * 4 * PIPES; k++) {
+        static const enum sn_family family[] = {SN_GPT2, SN_GPT_NEOX, SN_LLAMA, SN_QWEN2};
+        struct layout x = {.family = family[k / (NGRIDS * 6) % 4], .micro_batch = 1 + k % 2};
+        x.tensor = grid[k % NGRIDS][0];
+        x.tensor_x = grid[k % NGRIDS][1];
+        x.recompute = k / NGRIDS % 3;
+        x.sequence_parallel = k / (NGRIDS * 3) % 2;
+        x.pipe = pipes[k / (NGRIDS * 24)];
+        x.dtype = k % 7 < 3 ? SN_BF16 : SN_F32;
+        x.zero = k / 3 % 4;
+        x.small_buckets = k % 11 < 4;
+        x.context = k % 13 < 4 ? 3 : 1;
+        x.aware = k % 7 % 2;
+        x.dropout = k % 9 < 4;
+        x.codec[SN_CODED_PIPELINE] = k % 17 < 5 ? "int8" : NULL;
+        x.codec[SN_CODED_TENSOR] = k % 19 < 6 ? "zfp-8" : NULL;
+        x.kv_heads = x.family == SN_LLAMA ? 4 : 0;
+        check(&s, &x);
+        if (x.context > 1) {
+            x.kind = SN_CONTEXT_ALL_TO_ALL;
+            x.context = x.tensor == 4 ? 1 : 2;
+            x.kv_heads = 0;
+            check(&s, &x);
+        }
+    }
+    report(&s, "grids of tensors");
+}
+
 static void kept_results_of_collectives_are_counted(void)
 {
     struct score s = {0};
@@ -456,5 +493,6 @@ int main(void)
     tokens_of_tensor_ranks_keep_what_the_formula_says();
     kept_results_of_collectives_are_counted();
     codecs_keep_streams_for_other_stages();
+    grids_keep_what_the_formula_says();
     return tap_done();
 }

@@ -146,6 +146,37 @@ static void draw_nodes(struct sn_config *c, unsigned *r)
     l->zero_node = l->context * (draw(r, 2) ? 2 : l->data / 2);
 }
 
+/* Both axes of the grid of tensors, whose second may be outside others. */
+static void draw_grid(struct sn_config *c, unsigned *r)
+{
+    static const int grid[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}, {2, 3}, {2, 4}, {4, 2}};
+    static const int kv_heads[] = {1, 2, 4, 12};
+    static const enum sn_order_axis inside[] = {SN_ORDER_TENSOR_X, SN_ORDER_TENSOR,
+                                                SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE,
+                                                SN_ORDER_CONTEXT},
+                                    outside[] = {SN_ORDER_TENSOR, SN_ORDER_DATA_AXIS,
+                                                 SN_ORDER_TENSOR_X, SN_ORDER_PIPELINE,
+                                                 SN_ORDER_CONTEXT};
+    struct sn_layout_config *l = &c->layout;
+    unsigned k = draw(r, sizeof(grid) / sizeof(*grid));
+    l->tensor = grid[k][0];
+    l->tensor_x = grid[k][1];
+    if (c->model.family == SN_LLAMA || c->model.family == SN_QWEN2)
+        c->model.kv_heads = one_of(r, kv_heads, 4);
+    if (c->model.kv_heads % (l->tensor * l->context) || c->model.heads % (l->tensor * l->context))
+        l->context_kind = SN_CONTEXT_RING;
+    if (c->model.experts.count > 0) { /* whose tokens tensor ranks do not split then */
+        l->expert_tensor = 0;
+        l->expert_tokens = SN_TOKENS_GATHERED;
+        l->expert = l->data * l->context % l->expert == 0 ? l->expert : 1;
+        return;
+    }
+    if (draw(r, 2))
+        return;
+    l->n_axis_order = 5;
+    memcpy(l->axis_order, draw(r, 3) ? inside : outside, sizeof(inside));
+}
+
 /* Codecs for some kinds of messages. */
 static void draw_codecs(struct sn_config *c, unsigned *r)
 {
@@ -199,17 +230,23 @@ static int kind_of(const struct sn_layout_config *l, int coded)
 static void describe(char *out, size_t n, const struct sn_config *c)
 {
     const struct sn_layout_config *l = &c->layout;
-    (void)snprintf(out, n,
-                   "family %d type %d d%d t%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
-                   "bucket %lld e%d of %d every %d over %d tokens %d codecs %d%d%d%d%d%s%s",
-                   (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->context,
-                   (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch,
-                   l->sequence_parallel, (int)l->recompute, l->zero, (int)l->schedule,
-                   c->train.global_batch, (long long)l->bucket, l->expert, c->model.experts.count,
-                   c->model.experts.every, l->expert_tensor, (int)l->expert_tokens, kind_of(l, 0),
-                   kind_of(l, 1), kind_of(l, 2), kind_of(l, 3), kind_of(l, 4),
-                   l->compress.coding[SN_CODED_DATA].feedback ? " fed" : "",
-                   l->compress.coding[SN_CODED_ZERO].diff ? " diff" : "");
+    (void)snprintf(
+        out, n,
+        "family %d type %d d%d t%dx%d c%d(%d) p%d v%d mb%d sp%d rc%d z%d sched %d batch %d "
+        "bucket %lld e%d of %d every %d over %d tokens %d codecs %d%d%d%d%d%s%s",
+        (int)c->model.family, (int)c->train.precision, l->data, l->tensor, l->tensor_x, l->context,
+        (int)l->context_kind, l->pipeline, l->virtual_stages, l->micro_batch, l->sequence_parallel,
+        (int)l->recompute, l->zero, (int)l->schedule, c->train.global_batch, (long long)l->bucket,
+        l->expert, c->model.experts.count, c->model.experts.every, l->expert_tensor,
+        (int)l->expert_tokens, kind_of(l, 0), kind_of(l, 1), kind_of(l, 2), kind_of(l, 3),
+        kind_of(l, 4), l->compress.coding[SN_CODED_DATA].feedback ? " fed" : "",
+        l->compress.coding[SN_CODED_ZERO].diff ? " diff" : "");
+}
+
+/* An order that a search does not try: tensor_x apart from tensor. */
+static bool is_outside(const struct sn_layout_config *l)
+{
+    return l->n_axis_order > 2 && l->axis_order[2] == SN_ORDER_TENSOR_X;
 }
 
 static void compare(struct score *s, const struct sn_config *c, const struct sn_machine *m,
@@ -242,8 +279,8 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
         /* Kernels of codecs are counted by bucket, not where they stand. While data's queue held up all
          * others that was hidden; now one layout in 750 is 0.9e-4 above. */
         double most = c->layout.compress.coding[SN_CODED_ZERO].on ? 2e-4 : 1e-9;
-        bool above =
-            far[0] < -most || far[1] < -most || got[0].seconds > got[1].seconds * (1 + 1e-9);
+        bool above = far[0] < -most || far[1] < -most ||
+                     (!is_outside(&c->layout) && got[0].seconds > got[1].seconds * (1 + 1e-9));
         s->layouts++;
         s->above += above;
         s->more += apart < 0;
@@ -264,7 +301,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
 }
 
 /* What is drawn beside the layout. */
-enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8, NODES = 16 };
+enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8, NODES = 16, GRIDS = 32 };
 
 static void estimates_are_bounds(unsigned with)
 {
@@ -288,13 +325,16 @@ static void estimates_are_bounds(unsigned with)
             draw_shared(&c, &seed);
         if (with & NODES)
             draw_nodes(&c, &seed);
+        if (with & GRIDS)
+            draw_grid(&c, &seed);
         compare(&s, &c, &m, &soft);
     }
-    tap_ok(s.above == 0, "%d layouts%s%s%s%s%s: no estimate of the step is above it (%d are; %s)",
+    tap_ok(s.above == 0, "%d layouts%s%s%s%s%s%s: no estimate of the step is above it (%d are; %s)",
            s.layouts, with & EXPERTS ? " of experts" : "", with & CODECS ? ", with codecs" : "",
            with & GRADIENTS ? ", gradients in bf16, updates by tiles" : "",
            with & SHARED ? ", weights of several layers" : "",
-           with & NODES ? ", slices of some replicas" : "", s.above, s.first);
+           with & NODES ? ", slices of some replicas" : "",
+           with & GRIDS ? ", features cut too" : "", s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
@@ -317,7 +357,13 @@ int main(void)
                                     EXPERTS | CODECS | GRADIENTS,
                                     GRADIENTS | SHARED,
                                     NODES,
-                                    NODES | EXPERTS};
+                                    NODES | EXPERTS,
+                                    GRIDS,
+                                    GRIDS | GRADIENTS,
+                                    GRIDS | SHARED,
+                                    GRIDS | NODES,
+                                    GRIDS | EXPERTS,
+                                    GRIDS | CODECS};
     for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++)
         estimates_are_bounds(with[i]);
     return tap_done();

@@ -24,7 +24,7 @@ static const char machine_text[] =
 enum { GRIDS = 256 };
 
 struct best {
-    int tensor, context, pipeline, expert, own;
+    int tensor, tensor_x, context, pipeline, expert, own;
     double step;
 };
 
@@ -53,14 +53,15 @@ static struct sn_config small_run(void)
 static void take(struct all *a, const struct sn_variant *v, double step)
 {
     int i = 0;
-    int tensor = v->size[SN_AXIS_TENSOR], context = v->size[SN_AXIS_CONTEXT],
-        pipeline = v->size[SN_AXIS_PIPELINE];
-    while (i < a->n && (a->of[i].tensor != tensor || a->of[i].context != context ||
-                        a->of[i].pipeline != pipeline || a->of[i].expert != v->expert ||
-                        a->of[i].own != v->expert_tensor))
+    int tensor = v->size[SN_AXIS_TENSOR], tensor_x = v->size[SN_AXIS_TENSOR_X],
+        context = v->size[SN_AXIS_CONTEXT], pipeline = v->size[SN_AXIS_PIPELINE];
+    while (i < a->n && (a->of[i].tensor != tensor || a->of[i].tensor_x != tensor_x ||
+                        a->of[i].context != context || a->of[i].pipeline != pipeline ||
+                        a->of[i].expert != v->expert || a->of[i].own != v->expert_tensor))
         i++;
     if (i == a->n)
-        a->of[a->n++] = (struct best){tensor, context, pipeline, v->expert, v->expert_tensor, step};
+        a->of[a->n++] =
+            (struct best){tensor, tensor_x, context, pipeline, v->expert, v->expert_tensor, step};
     else if (step < a->of[i].step)
         a->of[i].step = step;
 }
@@ -103,13 +104,13 @@ static bool tensor_is_inside(const struct sn_layout_config *l)
 }
 
 /* Orders in which some group lies otherwise; the usual one first. Copies of experts are neighbours
- * in the second half. */
+ * in the second half, or where there are none tensor_x is inside tensor. */
 static int orders_of(struct sn_layout_config out[48], const struct sn_layout_config *l,
                      struct sn_estimator *e)
 {
     int n = 0;
     bool exchanges = l->expert > 1 || l->expert_tensor > 1;
-    for (int k = 0; k < (exchanges ? 512 : 256); k++) {
+    for (int k = 0; k < (exchanges || l->tensor_x > 1 ? 512 : 256); k++) {
         int at[4] = {k & 3, k >> 2 & 3, k >> 4 & 3, k >> 6 & 3};
         static const enum sn_order_axis axis[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
                                                   SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
@@ -121,6 +122,8 @@ static int orders_of(struct sn_layout_config out[48], const struct sn_layout_con
         out[n].n_axis_order = 0;
         bool beside = l->context == 1 || l->expert == 1;
         for (int i = 0; i < 4; i++) {
+            if (k >= 256 && axis[at[i]] == SN_ORDER_TENSOR && !exchanges)
+                out[n].axis_order[out[n].n_axis_order++] = SN_ORDER_TENSOR_X;
             out[n].axis_order[out[n].n_axis_order++] = axis[at[i]];
             beside = beside || (i > 0 && axis[at[i]] == SN_ORDER_DATA_AXIS &&
                                 axis[at[i - 1]] == SN_ORDER_CONTEXT);
@@ -204,27 +207,31 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
         sn_machine_fini(&m);
         return 0;
     }
-    int wrong = all.n != s.n, hops = 0, whole = 0, cut = 0;
+    int wrong = all.n != s.n, hops = 0, whole = 0, cut = 0, grids = 0;
     for (int i = 0; i < s.n; i++) {
         const struct sn_layout_config *l = &s.found[i].layout;
         bool there = false;
         for (int k = 0; k < all.n; k++)
             there = there ||
-                    (all.of[k].tensor == l->tensor && all.of[k].context == l->context &&
-                     all.of[k].pipeline == l->pipeline && all.of[k].expert == l->expert &&
-                     all.of[k].own == l->expert_tensor &&
+                    (all.of[k].tensor == l->tensor && all.of[k].tensor_x == l->tensor_x &&
+                     all.of[k].context == l->context && all.of[k].pipeline == l->pipeline &&
+                     all.of[k].expert == l->expert && all.of[k].own == l->expert_tensor &&
                      fabs(all.of[k].step - s.found[i].plan.step_time) <= 1e-12 * all.of[k].step);
         wrong += !there;
         whole += l->expert_tensor == 1;
+        grids += l->tensor_x > 1;
         cut += l->expert_tensor > 1;
         hops += l->expert > 1 && l->expert_node > 1;
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
     tap_ok(wrong == 0,
            "the best of each of %d grids is the search's, in order (%d of whole experts, %d of "
-           "experts over some of the tensor ranks)",
-           all.n, whole, cut);
+           "experts over some of the tensor ranks, %d with features cut)",
+           all.n, whole, cut, grids);
+    bool dense = c->model.experts.count == 0 && !(c->layout_named >> SN_KEY_TENSOR_X & 1u);
+    tap_ok((grids > 0) == (dense || c->layout.tensor_x > 1), "of dense models features are cut");
     bool may = c->layout.tensor > 1 || !(c->layout_named >> SN_KEY_TENSOR & 1u);
+    may = may && c->layout.tensor_x == 1;
     tap_ok((whole > 0) == (c->model.experts.count > 0 && may),
            "experts may be whole where there are tensor ranks");
     tap_ok(s.valid == all.layouts && s.exact < all.priced,
@@ -405,8 +412,8 @@ static void found_layouts_hide_messages(void)
     for (int i = 0; i < s[0].n; i++)
         for (int k = 0; k < s[1].n; k++) {
             const struct sn_found *a = &s[0].found[i], *b = &s[1].found[k];
-            if (a->layout.tensor != b->layout.tensor || a->layout.context != b->layout.context ||
-                a->layout.pipeline != b->layout.pipeline)
+            if (a->layout.tensor != b->layout.tensor || a->layout.tensor_x != b->layout.tensor_x ||
+                a->layout.context != b->layout.context || a->layout.pipeline != b->layout.pipeline)
                 continue;
             same++;
             slower += b->plan.step_time > a->plan.step_time * (1 + 1e-9);
@@ -429,6 +436,9 @@ int main(void)
     search_finds_the_best_of_all(&c, 8, 64 << 20);
     c.layout_named = 1u << SN_KEY_RECOMPUTE;
     search_finds_the_best_of_all(&c, 16, 0);
+    c.layout_named |= 1u << SN_KEY_TENSOR_X | 1u << SN_KEY_SCHEDULE;
+    c.layout.tensor_x = 4; /* more than tensor, too */
+    search_finds_the_best_of_all(&c, 16, 0);
     c = small_run();
     c.model.family = SN_MIXTRAL;
     c.model.experts =
@@ -437,6 +447,11 @@ int main(void)
     c.layout_named = 1u << SN_KEY_RECOMPUTE | 1u << SN_KEY_MICRO_BATCH;
     search_finds_the_best_of_all(&c, 8, 72 << 20);
     c.model.experts.every = 1;
+    c.layout_named |= 1u << SN_KEY_TENSOR_X;
+    c.layout.tensor_x = 2;
+    search_finds_the_best_of_all(&c, 8, 0);
+    c.layout_named ^= 1u << SN_KEY_TENSOR_X;
+    c.layout.tensor_x = 1;
     c.layout_named |= 1u << SN_KEY_TENSOR;
     c.layout.context_kind = SN_CONTEXT_ALL_TO_ALL;
     search_finds_the_best_of_all(&c, 8, 0);

@@ -44,7 +44,7 @@ static void good(struct job *j, int ranks)
     memset(&j->c, 0, sizeof(j->c));
     (void)snprintf(j->c.path, sizeof(j->c.path), "run.yaml");
     j->c.layout.data = ranks;
-    j->c.layout.tensor = j->c.layout.pipeline = j->c.layout.context = 1;
+    j->c.layout.tensor = j->c.layout.tensor_x = j->c.layout.pipeline = j->c.layout.context = 1;
     j->c.slurm.chain = 1;
     j->ranks_per_node = 4;
     set(j->c.slurm.account, "m1_g");

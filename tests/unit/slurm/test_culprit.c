@@ -12,9 +12,9 @@ enum { RANKS = 8 };
 /* data 2 x tensor 2 x pipeline 2: tensor varies fastest, then data. */
 static struct sn_grid grid(void)
 {
-    static const int size[SN_NGRID_AXES] = {2, 1, 2, 2};
-    static const enum sn_axis order[SN_NGRID_AXES] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                                      SN_AXIS_PIPELINE};
+    static const int size[SN_NGRID_AXES] = {2, 1, 1, 2, 2};
+    static const enum sn_axis order[SN_NGRID_AXES] = {
+        SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
     struct sn_grid g;
     (void)sn_grid_init(&g, RANKS, size, order, NULL);
     return g;

@@ -26,7 +26,8 @@ static void leave(const struct sn_journal *j, int code)
 static void attempt(const struct sn_journal *j, int n, int64_t from, int64_t saved,
                     enum sn_cause cause)
 {
-    static const struct sn_layout_config layout = {.data = 2, .tensor = 4, .pipeline = 1};
+    static const struct sn_layout_config layout = {
+        .data = 2, .tensor = 4, .tensor_x = 1, .context = 1, .pipeline = 1};
     const char *const nodes[] = {"n0", "n1"}, *const command[] = {"srun", "it's"};
     struct sn_journal_launch l = {.attempt = n,
                                   .nodes = nodes,

@@ -132,6 +132,7 @@ static void job_init(struct job *j, const char *site)
     (void)snprintf(j->c.path, sizeof(j->c.path), "run.yaml");
     (void)snprintf(j->c.run.name, sizeof(j->c.run.name), "job");
     l->data = l->tensor = 2;
+    l->tensor_x = 1;
     l->pipeline = 4;
     l->context = 1;
     j->c.slurm.chain = 1;

@@ -42,7 +42,7 @@ static void config(struct sn_config *c, const struct sn_site *s, int devices)
     memset(c, 0, sizeof(*c));
     (void)snprintf(c->path, sizeof(c->path), "run.yaml");
     c->layout.data = 2 * devices;
-    c->layout.tensor = c->layout.pipeline = c->layout.context = 1;
+    c->layout.tensor = c->layout.tensor_x = c->layout.pipeline = c->layout.context = 1;
     c->slurm.chain = 1;
     if (s->submit.account == SN_SITE_REQUIRED)
         (void)snprintf(c->slurm.account, sizeof(c->slurm.account), "m1%s",

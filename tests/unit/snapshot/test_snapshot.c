@@ -200,10 +200,12 @@ static void body(void *arg, int rank)
     char root[128], output[128], host[16];
     struct sn_comm *c = thread_world_comm(p->world, rank);
     const int size[SN_NGRID_AXES] = {[SN_AXIS_TENSOR] = 1,
+                                     [SN_AXIS_TENSOR_X] = 1,
                                      [SN_AXIS_CONTEXT] = 1,
                                      [SN_AXIS_DATA] = p->ranks,
                                      [SN_AXIS_PIPELINE] = 1};
-    const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA, SN_AXIS_PIPELINE};
+    const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT, SN_AXIS_DATA,
+                                  SN_AXIS_PIPELINE};
     struct sn_grid grid;
     (void)sn_grid_init(&grid, p->ranks, size, order, &p->err[rank]);
     (void)c->ops->set_grid(c, &grid, &p->err[rank]);

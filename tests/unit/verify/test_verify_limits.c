@@ -36,7 +36,7 @@ static enum sn_status verify_many(int n, struct sn_err *err)
     struct sn_sched sched = {.n = n};
     struct sn_buffer buf = {.cls = SN_CLASS_COMM, .rows = 1, .cols = MANY, .bytes = 4L * MANY};
     struct sn_grid grid = {
-        .size = {1, 1, 1, 2}, .stride = {1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
+        .size = {1, 1, 1, 1, 2}, .stride = {1, 1, 1, 1, 1}, .kv_copies = 1, .experts = 1};
     const struct sn_job *const jobs[2] = {&job, &job};
     struct sn_program p[2];
     job.group_size[SN_GROUP_PIPELINE] = 2;
@@ -65,9 +65,13 @@ static void posts_in_flight_are_limited(void)
 
 static void large_grids_shrink(void)
 {
-    int size[] = {
-        [SN_AXIS_TENSOR] = 8, [SN_AXIS_CONTEXT] = 4, [SN_AXIS_DATA] = 64, [SN_AXIS_PIPELINE] = 16};
-    enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT, SN_AXIS_DATA};
+    int size[] = {[SN_AXIS_TENSOR] = 8,
+                  [SN_AXIS_TENSOR_X] = 1,
+                  [SN_AXIS_CONTEXT] = 4,
+                  [SN_AXIS_DATA] = 64,
+                  [SN_AXIS_PIPELINE] = 16};
+    enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_PIPELINE, SN_AXIS_CONTEXT,
+                            SN_AXIS_DATA};
     struct sn_grid g, s;
     struct sn_err err;
     tap_ok(sn_grid_init(&g, 32768, size, order, &err) == SN_OK, "a grid of 32,768 ranks");
@@ -153,11 +157,11 @@ static enum sn_status verify_halves(const struct sn_grid *g, const enum sn_group
 
 static void axes_have_queues_of_their_own(void)
 {
-    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_CONTEXT, SN_AXIS_DATA,
-                                         SN_AXIS_PIPELINE};
+    static const enum sn_axis order[] = {SN_AXIS_TENSOR, SN_AXIS_TENSOR_X, SN_AXIS_CONTEXT,
+                                         SN_AXIS_DATA, SN_AXIS_PIPELINE};
     static const enum sn_group axes[] = {SN_GROUP_TENSOR, SN_GROUP_DATA},
                                nodes[] = {SN_GROUP_REPLICA_NODE, SN_GROUP_REPLICA_RAIL};
-    const int square[] = {2, 1, 2, 1}, line[] = {1, 1, 4, 1};
+    const int square[] = {2, 1, 1, 2, 1}, line[] = {1, 1, 1, 4, 1};
     struct sn_grid g;
     struct sn_err err = {0};
     (void)sn_grid_init(&g, 4, square, order, &err);
