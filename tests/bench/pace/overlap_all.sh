@@ -1,8 +1,8 @@
 #!/bin/sh
-# overlap_all.sh - what layout.overlap: auto gains where tensor, context, expert and ZeRO traffic stands in the way,
+# overlap_all.sh - what layout.overlap: auto gains where tensor, context, expert and ZeRO traffic stands in the way, and that of a grid of tensors,
 # each alone and together, on 8 ranks, beside what the plan says that it gains.
 #
-# usage: tests/bench/pace/overlap_all.sh [TRAFFIC...]   default: tensor context expert zero together; root only, else it
+# usage: tests/bench/pace/overlap_all.sh [TRAFFIC...]   default: tensor grid context expert zero together; root only, else it
 #        says that it skips and exits with 77
 #
 # STEPS (8), REPEATS (3) and RATE (400mbit) in the environment replace the defaults. 8 ranks on 4 hosts (netns.sh); they
@@ -30,11 +30,12 @@ traffic() { # name: sets family, model and base
     family=llama model=
     case $1 in
     tensor) base='data: 1, tensor: 8' ;;
+    grid) base='data: 1, tensor: 4, tensor_x: 2' ;;
     context) base='data: 1, context: 8, context_kind: all-to-all' ;;
     expert) family=mixtral model=$sparse base='data: 8, expert: 8, placement: default, expert_node: 1, expert_chunks: 1' ;;
     zero) base='data: 8, zero: 3' ;;
     together) family=mixtral model=$sparse base='data: 2, tensor: 2, context: 2, expert: 4, zero: 3, placement: default, expert_node: 1, expert_chunks: 1' ;;
-    *) die "no traffic '$1'; want tensor, context, expert, zero or together" ;;
+    *) die "no traffic '$1'; want tensor, grid, context, expert, zero or together" ;;
     esac
 }
 
@@ -120,7 +121,7 @@ $netns up "$tmp/n" $hosts "$rate" || exit # 77: it has said why not
 $LAUNCH $ranks "$BUILD/tests/bench/pace/links" $hosts >"$tmp/links"
 : >"$tmp/table"
 # shellcheck disable=SC2048
-for name in ${*:-tensor context expert zero together}; do one "$name"; done
+for name in ${*:-tensor grid context expert zero together}; do one "$name"; done
 printf '\n| traffic | none ms | auto ms | gain %% | planned none | planned auto | gain %% | measured / planned |\n|---|---|---|---|---|---|---|---|\n'
 cat "$tmp/table"
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)"

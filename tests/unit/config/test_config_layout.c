@@ -62,11 +62,11 @@ static void axes_arrive(const struct place *p)
 
 static void a_grid_of_tensors_is_three_keys(const struct place *p)
 {
-    struct sn_config all = good(p, NEOX TRAIN "layout: {tensor: {x: 2, y: 3, z: 4}, data: 8}\n");
+    struct sn_config all = good(p, NEOX TRAIN "layout: {tensor: {x: 3, y: 2, z: 4}, data: 8}\n");
     const struct sn_layout_config *l = &all.layout;
     tap_ok(l->tensor == 2 && l->tensor_x == 3 && l->zero_node == 4 && l->zero == 3 && l->data == 8,
            "x and y are axes, z is zero 3 among neighbours");
-    struct sn_config flat = good(p, NEOX TRAIN "layout: {tensor: {y: 3, z: 1}}\n");
+    struct sn_config flat = good(p, NEOX TRAIN "layout: {tensor: {x: 3, z: 1}}\n");
     l = &flat.layout;
     tap_ok(l->tensor == 1 && l->tensor_x == 3 && l->zero_node == 0 && l->zero == 0,
            "a part that is left out is 1, and a z of 1 is no zero");
@@ -221,16 +221,16 @@ static const struct {
      "run.yaml:3:20: layout.tensor_x: 2 does not go with train.fp8 yet; use 1"},
     {NEOX TRAIN "layout: {tensor: {x: 2, w: 2}}\n",
      "run.yaml:3:25: layout.tensor: 'w' is no part of it; want x, y or z"},
-    {NEOX TRAIN "layout: {tensor: {x: 2, y: 2}, tensor_x: 2}\n",
-     "run.yaml:3:25: layout.tensor: y is layout.tensor_x, which is given, too; keep one"},
+    {NEOX TRAIN "layout: {tensor: {y: 2, x: 2}, tensor_x: 2}\n",
+     "run.yaml:3:25: layout.tensor: x is layout.tensor_x, which is given, too; keep one"},
     {NEOX TRAIN "layout: {tensor: {x: 2, z: 2}, zero_node: 2}\n",
      "run.yaml:3:25: layout.tensor: z is layout.zero_node, which is given, too; keep one"},
     {NEOX TRAIN "layout: {tensor: {x: 2, z: 2}, zero: 1}\n",
      "run.yaml:3:28: layout.tensor: z: 2 shares weights out as layout.zero: 3 does, which is 1; "
      "leave layout.zero out"},
-    {NEOX TRAIN "layout: {tensor: {x: 5}}\n",
-     "run.yaml:3:22: layout.tensor: 5 does not divide model.heads (12); nearest that work: 4 or 6"},
     {NEOX TRAIN "layout: {tensor: {y: 5}}\n",
+     "run.yaml:3:22: layout.tensor: 5 does not divide model.heads (12); nearest that work: 4 or 6"},
+    {NEOX TRAIN "layout: {tensor: {x: 5}}\n",
      "run.yaml:3:22: layout.tensor_x: 5 does not divide model.hidden (96); nearest that work: 4 "
      "or 6"},
     {NEOX TRAIN "layout: {context: 5}\n",
