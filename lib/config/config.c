@@ -57,7 +57,7 @@ static void note_layout(struct sn_config *c, const struct sn_settings *s)
             !n || sn_yaml_is_null(n) || (n->kind == SN_YAML_SCALAR && strcmp(n->text, "auto") == 0);
         c->layout_named |= free ? 0 : 1u << k;
     }
-    c->layout_named |= s->grid_z ? 1u << SN_KEY_ZERO : 0;
+    c->layout_named |= sn_settings_grid_z(s) && c->layout.zero_node > 0 ? 1u << SN_KEY_ZERO : 0;
 }
 
 static enum sn_status parse(struct sn_config *out, struct sn_settings *s, struct sn_err *err)

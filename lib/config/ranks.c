@@ -32,11 +32,11 @@ int64_t sn_config_tokens(const struct sn_config *c)
 
 const char *sn_config_axes(char buf[SN_AXES_SIZE], const struct sn_layout_config *l)
 {
-    char y[24] = "";
+    char x[24] = "";
     if (l->tensor_x > 1)
-        (void)snprintf(y, sizeof(y), " x tensor_x %d", l->tensor_x);
+        (void)snprintf(x, sizeof(x), " x tensor_x %d", l->tensor_x);
     (void)snprintf(buf, SN_AXES_SIZE, "data %d x tensor %d%s x context %d x pipeline %d", l->data,
-                   l->tensor, y, l->context, l->pipeline);
+                   l->tensor, x, l->context, l->pipeline);
     return buf;
 }
 

@@ -51,14 +51,20 @@ static int64_t default_decay(const struct sn_train_config *t)
 static enum sn_status derive_grid(struct sn_config *c, const struct sn_settings *s,
                                   struct sn_err *err)
 {
-    const struct sn_yaml_node *zero = sn_settings_get(s, "layout.zero");
-    if (!s->grid_z)
+    const struct sn_yaml_node *z = sn_settings_grid_z(s);
+    if (!z)
         return SN_OK;
-    if (zero && c->layout.zero != 3)
-        return sn_yaml_fail(s->grid_z, err,
-                            "layout.tensor: z: %s shares weights out as layout.zero: 3 does, which "
+    if (c->layout.zero_node == 0)
+        return sn_yaml_fail(z, err, "layout.tensor: z: 0 is no number of ranks; want at least 1");
+    if (c->layout.zero_node == 1) { /* nobody to share with */
+        c->layout.zero_node = 0;
+        return SN_OK;
+    }
+    if (sn_settings_get(s, "layout.zero") && c->layout.zero != 3)
+        return sn_yaml_fail(z, err,
+                            "layout.tensor: z: %d shares weights out as layout.zero: 3 does, which "
                             "is %d; leave layout.zero out",
-                            s->grid_z->text, c->layout.zero);
+                            c->layout.zero_node, c->layout.zero);
     c->layout.zero = 3;
     return SN_OK;
 }

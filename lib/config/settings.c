@@ -206,12 +206,27 @@ static const char *words_of(char buf[NAME_SIZE], const struct sn_key_member *m)
     return buf;
 }
 
+/* What a key's mapping has set in what is included ends where the key is given again; and where it is
+ * given as a mapping all that is not written beside it. */
+static void forget_members(struct sn_settings *s, const struct sn_key *k,
+                           const struct sn_yaml_node *n)
+{
+    for (const struct sn_key_member *m = k->members; m->word; m++) {
+        const struct sn_yaml_node **set = &s->set[sn_key_find(m->key, strlen(m->key))];
+        const char *last = strrchr(m->key, '.') + 1;
+        bool is_member = *set && strcmp((*set)->key, last) != 0;
+        bool is_beside = sn_yaml_find(n->parent, last) && strcmp(m->key, k->name) != 0;
+        if (is_member || (n->kind == SN_YAML_MAP && !is_beside))
+            *set = NULL;
+    }
+}
+
 /* A mapping in the place of a number: each of its words is the value of a key. */
 static enum sn_status read_members(struct sn_settings *s, const struct sn_key *k,
                                    const struct sn_yaml_node *n, struct sn_err *err)
 {
     char words[NAME_SIZE];
-    s->set[sn_key_find(k->name, strlen(k->name))] = NULL;
+    s->set[k - sn_keys] = NULL;
     for (const struct sn_yaml_node *w = n->first; w; w = w->next) {
         const struct sn_key_member *m = k->members;
         while (m->word && strcmp(m->word, w->key) != 0)
@@ -223,11 +238,7 @@ static enum sn_status read_members(struct sn_settings *s, const struct sn_key *k
         if (strcmp(m->key, k->name) != 0 && sn_yaml_find(n->parent, last))
             return sn_yaml_fail_key(w, err, "%s: %s is %s, which is given, too; keep one", k->name,
                                     m->word, m->key);
-        bool is_z = strcmp(m->word, "z") == 0;
-        if (is_z && w->kind == SN_YAML_SCALAR && strcmp(w->text, "1") == 0)
-            continue;
         s->set[sn_key_find(m->key, strlen(m->key))] = w;
-        s->grid_z = is_z ? w : s->grid_z;
     }
     return SN_OK;
 }
@@ -243,6 +254,8 @@ static enum sn_status read_key(struct sn_settings *s, const char *section,
     const struct sn_key *k = &sn_keys[row];
     if (k->not_built)
         return sn_yaml_fail_key(n, err, "%s is not built yet; leave it out", name);
+    if (k->members)
+        forget_members(s, k, n);
     s->set[row] = n;
     if (k->members && n->kind == SN_YAML_MAP)
         return read_members(s, k, n, err);
@@ -316,6 +329,12 @@ const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const ch
 {
     int row = sn_key_find(key, strlen(key));
     return row < 0 ? NULL : s->set[row];
+}
+
+const struct sn_yaml_node *sn_settings_grid_z(const struct sn_settings *s)
+{
+    const struct sn_yaml_node *n = sn_settings_get(s, "layout.zero_node");
+    return n && strcmp(n->key, "z") == 0 ? n : NULL;
 }
 
 /* The node to blame for a key: its setting, or the nearest section that was written. */

@@ -15,7 +15,6 @@ struct sn_settings {
     const struct sn_yaml_node *set[SN_KEYS_MAX]; /* by row: the setting that stands, or NULL */
     struct sn_yaml_doc *docs;                    /* what the settings point into */
     const char *share_dir;                       /* as given by the caller; may be NULL */
-    const struct sn_yaml_node *grid_z;           /* z of layout.tensor, where it is more than 1 */
     int depth;                                   /* files being read now */
     struct stat open[SN_INCLUDES_MAX + 1];
 };
@@ -28,6 +27,8 @@ void sn_settings_fini(struct sn_settings *s);
 
 /* The setting of a key, NULL when it was left out. */
 const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const char *key);
+/* z of layout.tensor: {x, y, z}, whose key is layout.zero_node; NULL when it was left out. */
+const struct sn_yaml_node *sn_settings_grid_z(const struct sn_settings *s);
 
 /* SN_EINPUT with the place where `key` was set (or its section), and "KEY:
  * " before the sentence. */

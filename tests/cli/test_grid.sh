@@ -36,6 +36,17 @@ is "{1, 1, 4} of 4 ranks sends what zero: 3 does" "$(traffic 'tensor: {x: 1, y: 
 groups=$(traffic 'data: 4, zero: 3, zero_node: 2' 4)
 is "{1, 1, 2} of 4 ranks, what zero_node: 2 does" "$(traffic 'tensor: {z: 2}, data: 4' 4)" "$groups"
 
+# What is written beside an inclusion takes the place of what it brings: of a grid all of it.
+grid_of() { # layout of the included file, what stands beside it: tensor, tensor_x, zero
+    echo "layout: {$1}" >"$tmp/base.yaml"
+    run_file "file: $tmp/base.yaml, data: 4, $2"
+    "$plan" "$tmp/r.yaml" --ranks "$3" --json 2>/dev/null | sed -n 's/.*"tensor": \([0-9]*\), "tensor_x": \([0-9]*\),.*"zero": \([0-9]*\),.*/\1 \2 \3/p'
+}
+is "a grid comes from a file" "$(grid_of 'tensor: {x: 2, y: 2, z: 2}' 'overlap: none' 16)" '2 2 3'
+is "another grid is that alone" "$(grid_of 'tensor: {x: 2, y: 2, z: 2}' 'tensor: {x: 4}' 16)" '1 4 0'
+is "and so is one axis" "$(grid_of 'tensor: {x: 2, y: 2, z: 2}' 'tensor: 4' 16)" '4 1 0'
+is "but keys of their own stay" "$(grid_of 'tensor_x: 2, zero: 1' 'tensor: 2' 16)" '2 2 1'
+
 # --- the paper's volumes ----------------------------------------------------------------------------
 # A rank's in a ring of n all-reduces of S elements: 2 (n - 1) / n S, so 2 (n - 1) S of a group. Of a layer and a micro-batch of
 # m = 32 rows, forward: over x the outputs of qkv and gate_up (64 + 2 x 32 and 2 x 96 features, / y), over y those of o and down (64 /

@@ -228,6 +228,8 @@ static const struct {
     {NEOX TRAIN "layout: {tensor: {x: 2, z: 2}, zero: 1}\n",
      "run.yaml:3:28: layout.tensor: z: 2 shares weights out as layout.zero: 3 does, which is 1; "
      "leave layout.zero out"},
+    {NEOX TRAIN "layout: {tensor: {x: 2, z: 0}}\n",
+     "run.yaml:3:28: layout.tensor: z: 0 is no number of ranks; want at least 1"},
     {NEOX TRAIN "layout: {tensor: {y: 5}}\n",
      "run.yaml:3:22: layout.tensor: 5 does not divide model.heads (12); nearest that work: 4 or 6"},
     {NEOX TRAIN "layout: {tensor: {x: 5}}\n",
