@@ -144,6 +144,7 @@ struct sn_train_config {
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
 };
 
+enum { SN_CACHE_AUTO = -1 };    /* of zero_cache: as many as fit (lib/search/fit_cache.h) */
 enum { SN_CHUNKS_MOST = 8 };    /* of expert_chunks */
 enum { SN_LOW_RANK_MOST = 64 }; /* of powersgd-R */
 
@@ -194,6 +195,7 @@ struct sn_layout_config {
     bool comm_aware_recompute; /* keep results of collectives; no effect while recompute is none */
     int zero;                  /* 0 .. 3 */
     int zero_node;             /* replicas, neighbours, that divide what zero says; 0: all do */
+    int zero_cache;            /* units of a stage that keep gathered weights (lib/layout/zero_cache.h) */
     enum sn_context_kind context_kind;
     int n_split;             /* 0: auto, else pipeline x virtual_stages */
     int split[SN_SPLIT_MAX]; /* layers of each stage module, in the order of the model */
@@ -222,6 +224,7 @@ struct sn_layout_config {
     ROW(SCHEDULE, schedule)                                                                        \
     ROW(RECOMPUTE, recompute)                                                                      \
     ROW(ZERO, zero)                                                                                \
+    ROW(ZERO_CACHE, zero_cache)                                                                    \
     ROW(CONTEXT_KIND, context_kind)                                                                \
     ROW(SPLIT, split)                                                                              \
     ROW(AXIS_ORDER, axis_order)
@@ -397,6 +400,9 @@ int sn_config_replica_node(const struct sn_config *c);
 /* Of a resolved layout, replicas that divide weights, gradients or optimizer state among themselves,
  * where that is fewer than all: else 0. */
 int sn_config_zero_node(const struct sn_config *c);
+/* Of a resolved layout, units of a stage whose gathered weights stay for a step; 0 where no weights are
+ * divided, and where nobody has said how many (auto). */
+int sn_config_zero_cache(const struct sn_config *c);
 /* Are so many consecutive replicas whole parts of sequences, or whole sequences,
  * of several nodes? */
 bool sn_replica_node_fits(const struct sn_layout_config *l, int node);

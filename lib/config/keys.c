@@ -72,6 +72,7 @@ static const char *const axes[] = {"tensor", "tensor_x", "context", "expert",
 #define DEFAULT(v)          .value = (v)
 #define DERIVED(v)          .derived = (v)
 #define WORD(v)             .word = (v)
+#define WORD_IS(n)          .word_is = (n)
 #define SHORT_FOR(k)        .short_for = (k)
 #define NAMES(n)            .names = (n)
 #define LATER(bits)         .later = (bits)
@@ -268,6 +269,8 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 3, NULL), DEFAULT("0"), DECIDES},
     {ROW("layout.zero_node", INT, AT(layout.zero_node), "Data ranks, neighbours of each other, that divide among themselves what layout.zero says; groups of them hold the same, so that weights are gathered near and only sums of slices go far (hybrid sharding). 0: all divide."),
         RANGE(0, 1 << 20, "ranks"), DEFAULT("0"), DECIDES},
+    {ROW("layout.zero_cache", INT, AT(layout.zero_cache), "Of ZeRO 3 (and z of layout.tensor): layers of each pipeline stage whose weights are gathered once in a step, by its first micro-batch, and kept to its end; the embedding and the head count as a layer each. The bits of a result are the same. auto: as many as the named machine's memory leaves room for; without a machine none."),
+        RANGE(0, 65536, "layers"), WORD("auto"), WORD_IS(SN_CACHE_AUTO), DEFAULT("0")},
     {ROW("layout.context_kind", ENUM, AT(layout.context_kind), "How attention crosses the context ranks; no effect while layout.context is 1."),
         NAMES(context_kinds), DEFAULT("ring"), DECIDES},
     {ROW("layout.split", INTS, AT(layout.n_split), "Layers of each stage module (pipeline x virtual_stages of them), in the order of the model."),

@@ -68,7 +68,8 @@ struct sn_key {
     long double min,
         max; /* of numbers, also in a list; long double holds every int64_t and double */
     const char *short_for;    /* of a section: a scalar in its place is the value of this key */
-    const char *word;         /* this word stands for 0, such as auto */
+    const char *word;         /* this word stands for a number, such as auto: */
+    int word_is;              /* 0, of an INT also another one outside its range */
     const char *const *names; /* of an enum, NULL-terminated */
     unsigned later;           /* bit i: names[i] is not built yet */
     unsigned optional;        /* of a ranking: bit i: names[i] may be left out */

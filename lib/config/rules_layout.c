@@ -484,6 +484,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         sn_rule_rows,
         sn_rule_replica_node,
         sn_rule_zero_node,
+        sn_rule_zero_cache,
         sn_rule_bits,
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)

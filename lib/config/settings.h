@@ -49,7 +49,8 @@ sn_rule sn_rules_layout;
 /* What layout.compress means, and its rules (rules_compress.c). */
 enum sn_status sn_compress_derive(struct sn_config *c, const struct sn_settings *s,
                                   struct sn_err *err);
-sn_rule sn_rule_feedback, sn_rule_difference, sn_rule_rows, sn_rule_replica_node, sn_rule_zero_node;
+sn_rule sn_rule_feedback, sn_rule_difference, sn_rule_rows, sn_rule_replica_node, sn_rule_zero_node,
+    sn_rule_zero_cache;
 sn_rule sn_rule_low_rank;
 /* What run.bits goes with (rules_bits.c). */
 sn_rule sn_rule_bits;

@@ -216,7 +216,7 @@ static enum sn_status wrong_whole(const struct sn_key *k, const struct sn_yaml_n
 static enum sn_status parse_whole(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                                   struct sn_err *err)
 {
-    int64_t v = 0;
+    int64_t v = k->word_is;
     bool word = k->word && strcmp(n->text, k->word) == 0;
     if (!word && !sn_value_is_whole(n))
         return wrong_whole(k, n, err);
@@ -446,7 +446,7 @@ static void format_text(const struct sn_key *k, const char *text, char buf[SN_VA
 
 static void format_whole(const struct sn_key *k, int64_t v, char buf[SN_VALUE_SIZE])
 {
-    if (k->word && v == 0)
+    if (k->word && v == k->word_is)
         (void)snprintf(buf, SN_VALUE_SIZE, "%s", k->word);
     else
         (void)snprintf(buf, SN_VALUE_SIZE, "%lld", (long long)v);

@@ -94,6 +94,8 @@ struct sn_under_way {
     int blocks;  /* gradients that have come back from slices of experts, to be summed, plus one */
 };
 
+enum { SN_GATHER_TO_COME = -2 }; /* in a later segment than the text has yet */
+
 enum { SN_MAX_POSTED = 2 }; /* gradient reductions of temporaries in flight */
 
 /* A bucket whose gradients travel as factors, while they do (lower_powersgd.c). */
@@ -120,7 +122,8 @@ struct sn_emit {
     int *uses_left;           /* shard -> gradient contributions still to come */
     int *bucket_left;         /* bucket -> shards that are not finished */
     int *bucket_weight;       /* bucket -> buffer of the whole weights now; -1: not gathered */
-    int *bucket_gather;       /* bucket -> id of the gather to wait for; -1 */
+    int *bucket_gather;       /* bucket -> id of the gather to wait for; -1: none, or SN_GATHER_TO_COME
+                                 of what is cached */
     int *bucket_grad;         /* bucket -> where gradients are summed now; -1 */
     int unit;                 /* the layer whose operations are being emitted */
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
@@ -203,7 +206,8 @@ void sn_recompute(struct sn_emit *e, struct sn_op *f);
 int sn_recomputed(struct sn_emit *e, int buf);
 /* Post the exchange that will fill its copy, where it is one and is done again. */
 void sn_recompute_ahead(struct sn_emit *e, int buf);
-void sn_zero_enter(struct sn_emit *e, int unit, bool backward); /* zero.c */
+enum sn_status sn_cache_assign(struct sn_job *j, struct sn_err *err); /* zero.c */
+void sn_zero_enter(struct sn_emit *e, int unit, bool backward);
 void sn_zero_leave_segment(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
 /* What this rank keeps of a divided array: the whole buffer, or its slice of it. */

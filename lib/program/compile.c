@@ -64,9 +64,11 @@ static void emit_begin(struct sn_emit *e)
 {
     const struct sn_job *j = e->job;
     for (int b = 0; b < j->n_buckets; b++) {
-        e->bucket_gather[b] = -1;
         const struct sn_bucket *x = &j->buckets[b];
-        e->bucket_weight[b] = sn_weights_are_slices(&x->held) ? -1 : x->weight;
+        e->bucket_gather[b] = x->cached ? SN_GATHER_TO_COME : -1;
+        e->bucket_weight[b] = x->cached                         ? x->cache
+                              : sn_weights_are_slices(&x->held) ? -1
+                                                                : x->weight;
         e->bucket_grad[b] = sn_gradients_are_temporary(&x->held) ? -1 : x->grad;
     }
     e->value[j->model->nodes[0].in[0]].buf = j->ids;

@@ -130,12 +130,14 @@ static bool mixes(const struct sn_codec *c)
 
 /* Codecs that mix neighbours bring something back where a bucket has no values. It would go into
  * the next message, and no checkpoint has it: a resumed run would have other bits. A buffer that
- * has a slice of its bucket alone (gradients under ZeRO 2 and 3) keeps it. */
+ * has a slice of its bucket alone (gradients under ZeRO 2 and 3) keeps it, and so does a cache, which
+ * is gathered anew. */
 static void clear_pads(struct pass *x, const struct sn_coded_move *m, const struct sn_view *v)
 {
     int bucket = v->buf < 0 ? -1 : x->p->bufs[v->buf].bucket;
     const struct sn_coding *z = &x->j->config->layout.compress.coding[m->op.codable - 1];
     if (bucket >= 0 && (mixes(&z->codec) || mixes(&z->between)) && v->buf < x->p->n_state_bufs &&
+        x->p->bufs[v->buf].cls != SN_CLASS_CACHE &&
         x->p->bufs[v->buf].cols == x->j->buckets[bucket].n)
         sn_pads_zero(x->j, x->p, bucket, v->buf, m->op.when);
 }

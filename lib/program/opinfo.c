@@ -400,6 +400,7 @@ const struct sn_class_row *sn_class_row(enum sn_class c)
         [SN_CLASS_BATCH] = {"batch", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
         [SN_CLASS_COMM] = {"comm", SN_ARENA_STATE, SN_USE_COMM},
         [SN_CLASS_SCALARS] = {"scalars", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
+        [SN_CLASS_CACHE] = {"cache", SN_ARENA_STATE, SN_USE_PARAMS},
         [SN_CLASS_SLOT] = {"slot", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},
         [SN_CLASS_LATE] = {"late", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},
         [SN_CLASS_TEMP] = {"temp", SN_ARENA_SCRATCH, SN_USE_ACTIVATIONS},

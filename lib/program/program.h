@@ -117,6 +117,8 @@ enum sn_class {
     SN_CLASS_BATCH, /* token ids and targets of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
+    SN_CLASS_CACHE, /* gathered weights, from a step's first micro-batch to its end: no state that is
+                     * saved, and not there before that */
     SN_NSTATE_CLASSES,
     SN_CLASS_SLOT = SN_NSTATE_CLASSES, /* kept from forward to backward; one copy per slot */
     SN_CLASS_LATE, /* kept from a backward segment to its delayed weight gradients: fewer copies */
@@ -289,12 +291,14 @@ struct sn_bucket {
                        gradients once they are reduced: member 0 counts and owns them */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     struct sn_holding held;  /* by a rank, of its weights, gradients and optimizer state */
+    bool cached; /* divided weights are gathered once in a step (lib/layout/zero_cache.h) */
     int layer;               /* where gradients are a temporary: buckets do not cross layers */
     int first, n_shards;     /* its shards, in order of offset: sn_bucket_shard */
     int64_t n;               /* elements, padding included: a multiple of 32 x members */
     int64_t slice;           /* elements that a rank holds of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none; as long as `held` says */
     int weight, master, grad, moment[SN_MAX_MOMENTS];
+    int cache;    /* of `cached`: all weights [n], or -1 */
     int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
     int factors; /* PowerSGD: the right ones of its matrices, the same on all replicas: fp32 [sum of
                     cols, rank], or -1 */

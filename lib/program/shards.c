@@ -340,6 +340,7 @@ enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
     close_buckets(j);
     sn_free(latest.bucket);
     sn_free(order);
+    SN_TRY(sn_cache_assign(j, err));
     return check_tiles(j, err);
 }
 

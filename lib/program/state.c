@@ -8,7 +8,8 @@
  * with a codec that loses something, replicas compute with what it gives back, and the master is
  * apart in fp32 too; with error feedback a rank keeps what was lost of its gradients. ZeRO
  * (Rajbhandari et al., arXiv 1910.02054): stage 1 divides master and moments over the replicas,
- * stage 2 the gradients too, stage 3 the weights too.
+ * stage 2 the gradients too, stage 3 the weights too, of which some are kept
+ * gathered (layout.zero_cache).
  */
 #include "lib/program/build.h"
 
@@ -36,6 +37,7 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     b->master = b->weight;
     if (dtype != SN_F32 || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
+    b->cache = b->cached ? add(p, b, i, SN_CLASS_CACHE, dtype, "gathered", b->n) : -1;
     b->grad = b->feedback = b->factors = -1;
     for (int k = 0; k < SN_MAX_MOMENTS; k++)
         b->moment[k] = -1;

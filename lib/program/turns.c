@@ -90,13 +90,19 @@ struct turns {
 typedef void on_state(struct turns *t, int op, int buf, int by);
 enum { READS = 1, WRITES = 4 }; /* of forward; of backward << 1 */
 
+/* A cache is written by the first micro-batch's forward, which no backward can stand beside. */
+static bool is_conflict(const struct turns *t, int buf)
+{
+    return buf >= 0 && buf < t->p->n_state_bufs && t->p->bufs[buf].cls != SN_CLASS_CACHE;
+}
+
 static void for_operands(struct turns *t, int at, const struct sn_op *op, on_state *call)
 {
     for (int k = 0; k < SN_MAX_IN; k++)
-        if (op->in[k].buf >= 0 && op->in[k].buf < t->p->n_state_bufs)
+        if (is_conflict(t, op->in[k].buf))
             call(t, at, op->in[k].buf, READS);
     for (int k = 0; k < SN_MAX_OUT; k++)
-        if (op->out[k].buf >= 0 && op->out[k].buf < t->p->n_state_bufs)
+        if (is_conflict(t, op->out[k].buf))
             call(t, at, op->out[k].buf, WRITES);
 }
 

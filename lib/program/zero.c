@@ -4,13 +4,18 @@
  * stage 0   a complete bucket is summed over the replicas in place, on the last micro-batch
  * stage 1   it is reduce-scattered, each replica updates its slice, the weights are gathered
  * stage 2   each micro-batch's gradients are a temporary that is reduce-scattered into the slice
- * stage 3   weights are gathered layer by layer, one layer ahead, in each segment that reads them
+ * stage 3   weights are gathered layer by layer, one layer ahead, in each segment that reads them; of
+ *           some units (layout.zero_cache, lib/layout/zero_cache.h) by the first micro-batch alone,
+ *           into memory of their own
  * With layout.zero_node slices are those of a group of neighbours, and other groups hold the same (hybrid
  * sharding, arXiv 2304.11277, 3.2.2; ZeRO++'s secondary shards, arXiv 2306.10209): once a slice is
  * complete it is summed over the groups, on the last micro-batch.
  * (Rajbhandari et al., arXiv 1910.02054; gathers ahead as in PyTorch FSDP, arXiv 2304.11277.)
  */
 #include "lib/program/build.h"
+
+#include "lib/base/mem.h"
+#include "lib/layout/zero_cache.h"
 
 const struct sn_coding *sn_bucket_coding(const struct sn_job *j, const struct sn_bucket *b)
 {
@@ -79,28 +84,114 @@ void sn_bucket_reduce(struct sn_emit *e, int bucket)
         keep_posted(e, id, bucket);
 }
 
+static bool is_temporary(const struct sn_bucket *b)
+{
+    return sn_weights_are_slices(&b->held) && !b->cached;
+}
+
 void sn_zero_leave_segment(struct sn_emit *e)
 {
     while (e->n_posted > 0)
         wait_for_oldest(e);
     sn_low_rank_end(e);
     for (int b = 0; b < e->job->n_buckets; b++)
-        if (sn_weights_are_slices(&e->job->buckets[b].held))
+        if (is_temporary(&e->job->buckets[b]))
             e->bucket_weight[b] = e->bucket_gather[b] = -1;
+}
+
+/* --- weights that are kept gathered ----------------------------------------------------------- */
+
+static bool is_here(const struct sn_job *j, int unit)
+{
+    int first = j->first_node[unit + 1];
+    return first < j->first_node[unit + 2] && j->module_of_node[first] % j->stages == j->stage;
+}
+
+/* The head's, where it has a copy of the embedding's table. */
+static int unit_of_bucket(const struct sn_job *j, const struct sn_bucket *b)
+{
+    return is_here(j, b->layer) ? b->layer : j->config->model.layers;
+}
+
+static bool may_be_cached(const struct sn_job *j, const struct sn_bucket *b)
+{
+    return sn_weights_are_slices(&b->held) && j->group_size[b->sliced_over] > 1;
+}
+
+/* Is the embedding's table the head's, too, and here? */
+static bool has_table_twice(const struct sn_job *j)
+{
+    return j->stages == 1 && j->config->model.tied_embeddings;
+}
+
+/* Units with weights of their own: layers may share them. number: of each unit, from -1 on; -1. */
+static void list_units(const struct sn_job *j, struct sn_cache_stage *s, int *number, int *module)
+{
+    int layers = j->config->model.layers, n = 0;
+    for (int unit = -1; unit <= layers; unit++)
+        number[unit + 1] = -1;
+    for (int i = 0; i < j->n_buckets; i++)
+        if (may_be_cached(j, &j->buckets[i]))
+            number[unit_of_bucket(j, &j->buckets[i]) + 1] = 0;
+    for (int unit = -1; unit <= layers; unit++)
+        if (number[unit + 1] == 0) {
+            module[n] = j->module_of_node[j->first_node[unit + 1]];
+            number[unit + 1] = n++;
+        }
+    bool again = j->train.micros > 1;
+    *s = (struct sn_cache_stage){.units = n,
+                                 .module = module,
+                                 .first = number[0] >= 0,
+                                 .last = number[layers + 1] >= 0,
+                                 .first_again = again || has_table_twice(j),
+                                 .last_again = again};
+}
+
+enum sn_status sn_cache_assign(struct sn_job *j, struct sn_err *err)
+{
+    size_t units = (size_t)j->config->model.layers + 2;
+    int n = sn_config_zero_cache(j->config);
+    if (n == 0)
+        return SN_OK;
+    int *number = sn_alloc_n(2 * units, sizeof(*number));
+    bool *keeps = sn_alloc_n(units, sizeof(*keeps));
+    if (number && keeps) {
+        struct sn_cache_stage s;
+        list_units(j, &s, number, number + units);
+        (void)sn_cache_choose(keeps, &s, n);
+        for (int i = 0; i < j->n_buckets; i++) {
+            struct sn_bucket *b = &j->buckets[i];
+            b->cached = may_be_cached(j, b) && keeps[number[unit_of_bucket(j, b) + 1]];
+        }
+    }
+    bool good = number && keeps;
+    sn_free(number);
+    sn_free(keeps);
+    return good ? SN_OK : sn_fail(err, SN_ENOMEM, "compile: no memory for %zu units", units);
 }
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
+/* On the first micro-batch, to where all of them find it. */
+static bool is_gathered(const struct sn_emit *e, int bucket)
+{
+    return e->job->buckets[bucket].cached ? e->bucket_gather[bucket] != SN_GATHER_TO_COME
+                                          : e->bucket_weight[bucket] >= 0;
+}
+
 static void gather(struct sn_emit *e, int bucket)
 {
     const struct sn_bucket *b = &e->job->buckets[bucket];
-    if (e->bucket_weight[bucket] >= 0)
+    if (is_gathered(e, bucket))
         return; /* there, or under way */
-    int whole = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n, "weight.%.60s", b->name);
+    int whole = b->cached ? b->cache
+                          : sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n,
+                                          "weight.%.60s", b->name);
     if (e->p->failed)
         return;
     e->p->bufs[whole].bucket = bucket;
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%.50s", b->name);
+    op.when = b->cached ? SN_FIRST : SN_EVERY;
     op.in[SN_MOVE_FROM] = sn_view_flat(e->p, b->weight);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, whole);
     op.codable = 1 + SN_CODED_ZERO;
@@ -118,18 +209,23 @@ static bool reads_weights(const struct sn_emit *e, int i, bool backward)
 
 typedef void on_bucket(struct sn_emit *e, int bucket);
 
-static void for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *then)
+/* Is some of them gathered at every use? */
+static bool for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *then)
 {
-    const struct sn_model *m = e->job->model;
-    if (unit < -1 || unit > e->job->config->model.layers)
-        return;
-    for (int i = e->job->first_node[unit + 1]; i < e->job->first_node[unit + 2]; i++) {
-        if (!reads_weights(e, i, backward))
-            continue;
-        for (int k = 0; k < 2; k++)
-            for (int q = 0; q < sn_param_shards(e->job, m->nodes[i].param[k]); q++)
-                then(e, e->job->shards[e->job->first_shard[m->nodes[i].param[k]] + q].bucket);
+    const struct sn_job *j = e->job;
+    bool any = false;
+    if (unit < -1 || unit > j->config->model.layers)
+        return any;
+    for (int i = j->first_node[unit + 1]; i < j->first_node[unit + 2]; i++) {
+        const struct sn_node *n = &j->model->nodes[i];
+        for (int k = 0; k < 2 && reads_weights(e, i, backward); k++)
+            for (int q = 0; q < sn_param_shards(j, n->param[k]); q++) {
+                int bucket = j->shards[j->first_shard[n->param[k]] + q].bucket;
+                any = any || is_temporary(&j->buckets[bucket]);
+                then(e, bucket);
+            }
     }
+    return any;
 }
 
 static void wait_for_gather(struct sn_emit *e, int bucket)
@@ -143,8 +239,18 @@ static void wait_for_gather(struct sn_emit *e, int bucket)
  * it would cost its memory. */
 static void forget(struct sn_emit *e, int bucket)
 {
-    if (sn_weights_are_slices(&e->job->buckets[bucket].held))
+    if (is_temporary(&e->job->buckets[bucket]))
         e->bucket_weight[bucket] = -1;
+}
+
+/* The next unit, and those behind it up to one that is gathered at every use: what is cached between
+ * gives its gather time. */
+static void gather_ahead(struct sn_emit *e, int unit, bool backward)
+{
+    int layers = e->job->config->model.layers, step = backward ? -1 : 1;
+    bool found = false;
+    for (int next = unit + step; next >= -1 && next <= layers && !found; next += step)
+        found = for_buckets(e, next, backward, gather);
 }
 
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
@@ -153,9 +259,9 @@ void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
         return;
     int step = backward ? -1 : 1;
     if (e->unit == unit - step) /* else the first of its segment */
-        for_buckets(e, e->unit, backward, forget);
+        (void)for_buckets(e, e->unit, backward, forget);
     e->unit = unit;
-    for_buckets(e, unit, backward, gather);
-    for_buckets(e, unit + step, backward, gather);
-    for_buckets(e, unit, backward, wait_for_gather);
+    (void)for_buckets(e, unit, backward, gather);
+    gather_ahead(e, unit, backward);
+    (void)for_buckets(e, unit, backward, wait_for_gather);
 }

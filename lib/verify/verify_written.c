@@ -6,7 +6,8 @@
  * reads must have been written, where it is read at least in part, by an operation before it: a
  * temporary in the same run of its segment, what is kept in the same slot for the same micro-batch.
  * Operations of further rounds may not run, so that others cannot live on what they write. The
- * state is there before the first step.
+ * state is there before the first step, but for caches: what they hold is of the step, and of all its
+ * micro-batches.
  */
 #include "lib/verify/verify_trace.h"
 
@@ -67,12 +68,16 @@ static bool wrote(const struct walk *w, const struct sn_memory_at *at, int entry
 {
     const struct sn_program *p = w->of->program;
     const struct sn_op *op = &p->ops[writer];
-    bool is_temp = p->bufs[v->buf].cls == SN_CLASS_TEMP, here = false;
+    enum sn_class cls = p->bufs[v->buf].cls;
+    bool here = false;
     for (int o = 0; o < SN_MAX_OUT; o++)
         here |= op->out[o].buf == v->buf && overlap(&op->out[o], v);
-    return here && (is_temp ? w->entry[writer] == entry + 1
-                            : w->micro[(size_t)writer * (size_t)w->slots + (size_t)at->slot] ==
-                                  at->micro + 1);
+    if (cls == SN_CLASS_CACHE)
+        return here && w->entry[writer] > 0;
+    return here &&
+           (cls == SN_CLASS_TEMP
+                ? w->entry[writer] == entry + 1
+                : w->micro[(size_t)writer * (size_t)w->slots + (size_t)at->slot] == at->micro + 1);
 }
 
 static enum sn_status check_view(const struct walk *w, const struct sn_memory_at *at, int entry,
@@ -80,7 +85,8 @@ static enum sn_status check_view(const struct walk *w, const struct sn_memory_at
 {
     const struct sn_program *p = w->of->program;
     const struct sn_op *op = &p->ops[i];
-    if (v->buf < p->n_state_bufs || v->rows == 0 || v->cols == 0)
+    bool is_begun_with = v->buf < p->n_state_bufs && p->bufs[v->buf].cls != SN_CLASS_CACHE;
+    if (is_begun_with || v->rows == 0 || v->cols == 0)
         return SN_OK;
     for (int k = w->first[v->buf]; k < w->first[v->buf + 1]; k++)
         if ((op->extra || !p->ops[w->writer[k]].extra) && wrote(w, at, entry, w->writer[k], v))

@@ -23,6 +23,7 @@ static struct sn_config config_of(const struct verify_layout *l)
     c.layout.drop_duplicates = l->drop_duplicates;
     c.layout.schedule = l->schedule || l->pipeline == 0 ? l->schedule : SN_1F1B;
     c.layout.zero = l->zero;
+    c.layout.zero_cache = l->zero_cache;
     if (l->family == SN_MIXTRAL)
         c.model.experts = (struct sn_experts_config){.count = 4, .top_k = 2, .every = 1};
     c.layout.expert = l->expert ? l->expert : 1;

@@ -14,7 +14,7 @@ enum { VERIFY_RANKS_MAX = 64 };
 struct verify_layout {
     const char *name;
     enum sn_family family;
-    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, kv_heads, expert,
+    int data, tensor, context, pipeline, virtual_stages, micro_batch, zero, zero_cache, kv_heads, expert,
         expert_chunks;
     bool sequence_parallel, split_backward, drop_duplicates;
     enum sn_schedule schedule;

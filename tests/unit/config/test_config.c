@@ -110,6 +110,28 @@ static void keys_not_built_accept_off(const struct place *p)
     tap_ok(c.layout.tensor == 1 && c.layout.data == 0, "off is accepted");
 }
 
+static void gathered_weights_stay_in_some_layers(const struct place *p)
+{
+    struct sn_config some = good(p, MODEL TRAIN "layout: {data: 2, zero: 3, zero_cache: 2}\n");
+    tap_ok(some.layout.zero_cache == 2 && sn_config_zero_cache(&some) == 2 &&
+               some.layout_named >> SN_KEY_ZERO_CACHE & 1u,
+           "of two layers, which is named");
+    struct sn_config open = good(p, MODEL TRAIN "layout: {data: 2, zero: 3, zero_cache: auto}\n");
+    struct sn_str text = {0};
+    sn_config_format(&text, &open);
+    tap_ok(open.layout.zero_cache == SN_CACHE_AUTO && sn_config_zero_cache(&open) == 0 &&
+               !(open.layout_named >> SN_KEY_ZERO_CACHE & 1u),
+           "auto is left open: none");
+    tap_ok(strstr(text.p, "zero_cache: auto\n") != NULL, "and written so");
+    sn_str_fini(&text);
+    struct sn_config one = good(p, MODEL TRAIN "layout: {data: 1, zero: 3, zero_cache: 2}\n");
+    struct sn_config none = good(p, MODEL TRAIN "layout: {data: 2, zero: 1, zero_cache: auto}\n");
+    tap_ok(sn_config_zero_cache(&one) == 0 && sn_config_zero_cache(&none) == 0,
+           "none where one replica holds all weights, or all do");
+    tap_ok(sn_config_hash(&some) == sn_config_hash(&open),
+           "which does not decide what is computed");
+}
+
 /* --- the machine ------------------------------------------------------------------------------ */
 
 static void a_machine_is_named_in_short_or_with_its_keys(const struct place *p)
@@ -335,6 +357,7 @@ int main(void)
     values_arrive(&p);
     a_decay_is_a_tenth_of_the_steps(&p);
     keys_not_built_accept_off(&p);
+    gathered_weights_stay_in_some_layers(&p);
     a_machine_is_named_in_short_or_with_its_keys(&p);
     ranks_fill_or_refuse_data(&p);
     format_and_parse_are_inverse(&p);

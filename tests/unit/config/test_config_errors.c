@@ -56,7 +56,7 @@ static const struct {
     {MODEL "}\nlayout: {quux.tensor: 1}\n",
      "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
      "tensor_x, pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
-     "sequence_parallel, schedule, recompute, zero, zero_node, context_kind, split, axis_order, "
+     "sequence_parallel, schedule, recompute, zero, zero_node, zero_cache, context_kind, split, axis_order, "
      "bucket, overlap, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
      "expert_node, expert_chunks, offload, compress"},
     {"model: {file: a, preset: b}\n",
@@ -302,6 +302,13 @@ static const struct {
     {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 1, zero_node: 2, compress: {zero: mpc}}\n",
      "run.yaml:3:39: layout.zero_node: 2 with layout.compress.zero is not built yet; leave one of "
      "them out"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 2, zero_cache: 2}\n",
+     "run.yaml:3:40: layout.zero_cache: 2, but with layout.zero: 2 ranks hold all weights, and gather "
+     "none; set layout.zero: 3, or leave it out"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 3, zero_cache: -1}\n",
+     "run.yaml:3:40: layout.zero_cache: -1 is outside 0..65536 layers"},
+    {MODEL "}\n" TRAIN "}\nlayout: {data: 4, zero: 3, zero_cache: some}\n",
+     "run.yaml:3:40: layout.zero_cache: got 'some'; want auto or a whole number in 0..65536 layers"},
     {MODEL "}\n" TRAIN ", grad_dtype: bf16}\nlayout: {zero: 2}\n",
      "run.yaml:2:51: train.grad_dtype: bf16 with layout.zero 2 is not built yet; use fp32, or zero "
      "0 or 1"},

@@ -208,6 +208,18 @@ static void wait_for_gather_missing(struct verify_world *w)
     remove_op(op_of(p, SN_OP_WAIT, "weight."));
 }
 
+/* A cache that is filled when most micro-batches have read it. */
+static void cache_filled_by_the_last(struct verify_world *w)
+{
+    for (int rank = 0; rank < w->ranks; rank++)
+        for (int i = 0; i < w->spoilt[rank].n_ops; i++) {
+            struct sn_op *op = &w->spoilt[rank].ops[i];
+            bool moves = op->kind == SN_OP_ALL_GATHER || op->kind == SN_OP_WAIT;
+            if (moves && op->when == SN_FIRST)
+                op->when = SN_LAST;
+        }
+}
+
 static void wait_for_reduction_missing(struct verify_world *w)
 {
     struct sn_program *p = &w->spoilt[0];
@@ -285,6 +297,7 @@ static void planted_faults_are_named(void)
     struct verify_layout pp2 = {.name = "pp2", .family = SN_LLAMA, .pipeline = 2},
                   tp2 = {.name = "tp2", .family = SN_LLAMA, .tensor = 2},
                   z3 = {.name = "z3", .family = SN_LLAMA, .data = 2, .zero = 3},
+                  z3c = {.name = "z3c", .family = SN_LLAMA, .data = 2, .zero = 3, .zero_cache = 1},
                   dp2 = {.name = "dp2", .family = SN_LLAMA, .data = 2},
                   ep2 = {.name = "ep2", .family = SN_MIXTRAL, .data = 2, .expert = 2},
                   chunks = {.name = "chunks", .family = SN_MIXTRAL, .data = 2, .expert = 2, .expert_chunks = 4},
@@ -317,6 +330,8 @@ static void planted_faults_are_named(void)
         {wait_for_receive_missing, "a wait missing before a received buffer is read", {"rank 1 ", " reads memory of 'module1.x' that recv 'module1.x'", "still writes; wait for it first"}, pp2},
         {wait_for_send_missing, "a wait missing before a sent buffer is used again", {"rank 0 ", " writes memory of ", "that send 'module1.x'", "still reads"}, pp2},
         {wait_for_gather_missing, "a wait missing before gathered weights are read", {"rank 0 ", " reads memory of 'weight.bucket", "that all_gather"}, z3},
+        {wait_for_gather_missing, "a wait missing before a cache is read", {"rank 0 ", " reads memory of ", "that all_gather"}, z3c},
+        {cache_filled_by_the_last, "a cache that is read before it is filled", {"rank 0 ", "micro-batch 0) reads 'gathered.bucket", "', which nothing has written before it"}, z3c},
         {product_missing, "a product that nobody computes", {"rank 0 ", " reads 'l1.attn.qkv", "', which nothing has written before it"}, tp2},
         {product_after_its_use, "a product behind what reads it", {"rank 1 ", "swiglu 'l0.ffn", " reads 'l0.ffn.gate_up', which nothing has written before it"}, dp2},
         {same_rows_under_way, "two chunks of an exchange that bring the same rows", {"rank 0 ", "exchange 'l0.ffn.experts.back'", " writes memory of 'l0.ffn.experts.back' that exchange", "still writes"}, chunks},
