@@ -4,43 +4,22 @@
 #include "lib/layout/cut.h"
 #include "lib/layout/split.h"
 #include "lib/search/bound.h"
-#include "lib/search/estimate_cache.h"
+#include "lib/search/estimate_inner.h"
 
 #include <math.h>
 #include <string.h>
-
-/* A layout under estimation. */
-struct estimation {
-    struct sn_estimator *e;
-    const struct sn_layout_config *l;
-    struct sn_layer_profile *shape;
-    const struct sn_kept_entry *kept; /* NULL with another trainer's memory */
-    const struct sn_net *net;
-    struct sn_layer_profile_prices *prices;
-    struct sn_pipeline pipe;
-    const struct sn_holding *held;
-    int modules, members;
-    const int *layers, *begin; /* [modules]; begin: their first layers */
-    double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
-    const sn_shard_seconds *
-        *reduce; /* [modules] of the units of each stage module, from its last on */
-    bool posts;  /* the last backwards post reductions */
-    bool played; /* ends include what they wait for then */
-    struct sn_coded_reduction
-        wire; /* a transfer of the pipeline: without a codec `exchange` alone */
-};
 
 static bool is_first(int module)
 {
     return module == 0;
 }
 
-static bool is_last(const struct estimation *k, int module)
+static bool is_last(const struct sn_estimation *k, int module)
 {
     return module == k->modules - 1;
 }
 
-static double comm(const struct estimation *k, enum sn_collective kind, int64_t n,
+static double comm(const struct sn_estimation *k, enum sn_collective kind, int64_t n,
                    enum sn_dtype dtype, enum sn_group q)
 {
     return sn_net_price(k->e, k->net, kind, n, dtype, q);
@@ -48,7 +27,7 @@ static double comm(const struct estimation *k, enum sn_collective kind, int64_t 
 
 /* --- segments and the pipeline ---------------------------------------------------------------- */
 
-static struct sn_extent extent_of(const struct estimation *k, int module)
+struct sn_extent sn_module_extent(const struct sn_estimation *k, int module)
 {
     struct sn_extent x = sn_extent_of(k->e->every, k->begin[module], k->layers[module]);
     x.first = is_first(module);
@@ -57,19 +36,14 @@ static struct sn_extent extent_of(const struct estimation *k, int module)
 }
 
 /* As many layers, of the same kinds. */
-static bool like_the_module_before(const struct estimation *k, int i)
+static bool like_the_module_before(const struct sn_estimation *k, int i)
 {
     int every = k->e->every > 1 ? k->e->every : 1;
     return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
 }
 
-static bool delays_weights(const struct estimation *k)
-{
-    return sn_schedule_traits(k->pipe.kind)->delays_weights;
-}
-
 /* What codecs add to a task whose values come from another stage or go to one. */
-static double wires(const struct estimation *k, enum sn_phase phase, int module)
+static double wires(const struct sn_estimation *k, enum sn_phase phase, int module)
 {
     bool before = module > 0, behind = module < k->modules - 1;
     if (phase == SN_PHASE_FORWARD)
@@ -79,12 +53,12 @@ static double wires(const struct estimation *k, enum sn_phase phase, int module)
 
 /* Of these, what may pass while reductions are waited for, which takes `after` seconds: what is
  * sent is encoded before. */
-static double hidden(const struct estimation *k, enum sn_phase phase, int module, double after)
+static double hidden(const struct sn_estimation *k, enum sn_phase phase, int module, double after)
 {
     return phase == SN_PHASE_BACKWARD && module > 0 ? fmin(after, k->wire.encode) : 0;
 }
 
-static void fill_wire(struct estimation *k)
+static void fill_wire(struct sn_estimation *k)
 {
     k->wire = (struct sn_coded_reduction){0};
     if (k->pipe.stages == 1)
@@ -96,10 +70,10 @@ static void fill_wire(struct estimation *k)
             comm(k, SN_SEND, k->shape->sent, k->e->config.train.precision, SN_GROUP_PIPELINE);
 }
 
-static void fill_cost(struct estimation *k, int i)
+static void fill_cost(struct sn_estimation *k, int i)
 {
     const struct sn_layer_profile *s = k->shape;
-    struct sn_extent x = extent_of(k, i);
+    struct sn_extent x = sn_module_extent(k, i);
     double waits;
     k->forward[i] = sn_layer_profile_segment(s, k->prices, SN_PASS_FORWARD, &x, &waits) +
                     k->e->software->layer_fixed * x.layers + wires(k, SN_PHASE_FORWARD, i);
@@ -110,14 +84,14 @@ static void fill_cost(struct estimation *k, int i)
     k->after[i] -= meanwhile;
     k->weight[i] =
         s->key.split ? sn_layer_profile_segment(s, k->prices, SN_PASS_WEIGHT, &x, &waits) : 0;
-    if (delays_weights(k))
+    if (sn_delays_weights(k))
         return;
     k->backward[i] += k->weight[i]; /* at once, behind the send */
     k->after[i] += k->weight[i];
     k->weight[i] = 0;
 }
 
-static void fill_costs(struct estimation *k)
+static void fill_costs(struct sn_estimation *k)
 {
     for (int i = 0; i < k->modules; i++) {
         if (i < 2 || is_last(k, i) || !like_the_module_before(k, i)) {
@@ -132,7 +106,7 @@ static void fill_costs(struct estimation *k)
 }
 
 /* What stage s holds: its virtual stages from the last one's last layer on. */
-static struct sn_inventory_key stage_of(const struct estimation *k, int s)
+struct sn_inventory_key sn_stage_stock(const struct sn_estimation *k, int s)
 {
     struct sn_inventory_key g = {.apart = k->pipe.stages > 1,
                                  .replicas = k->members,
@@ -141,7 +115,7 @@ static struct sn_inventory_key stage_of(const struct estimation *k, int s)
                                  .held = k->held};
     unsigned char *kind = k->e->kinds;
     for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
-        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
+        struct sn_extent x = sn_module_extent(k, v * k->pipe.stages + s);
         g.x.layers += x.layers;
         g.x.experts += x.experts;
         g.x.first = g.x.first || x.first;
@@ -153,15 +127,15 @@ static struct sn_inventory_key stage_of(const struct estimation *k, int s)
     return g;
 }
 
-static enum sn_status stage_cost(struct estimation *k, int s, struct sn_inventory_cost *out,
-                                 struct sn_err *err)
+enum sn_status sn_stage_cost(struct sn_estimation *k, int s, struct sn_inventory_cost *out,
+                             struct sn_err *err)
 {
-    struct sn_inventory_key key = stage_of(k, s);
+    struct sn_inventory_key key = sn_stage_stock(k, s);
     return sn_inventory_cost(out, k->e, k->shape, k->net, &key, s, err);
 }
 
 /* Middle stages with as many layers are one. */
-static bool like_the_one_before(const struct estimation *k, int s)
+static bool like_the_one_before(const struct sn_estimation *k, int s)
 {
     for (int v = 0; v < k->pipe.virtual_stages; v++)
         if (s < 1 || !like_the_module_before(k, v * k->pipe.stages + s))
@@ -173,8 +147,8 @@ static bool like_the_one_before(const struct estimation *k, int s)
 static struct sn_task_time play_task(const void *context, enum sn_phase phase, int module,
                                      bool last, double busy)
 {
-    const struct estimation *k = context;
-    struct sn_extent x = extent_of(k, module);
+    const struct sn_estimation *k = context;
+    struct sn_extent x = sn_module_extent(k, module);
     enum sn_pass pass = phase == SN_PHASE_FORWARD    ? SN_PASS_FORWARD
                         : phase == SN_PHASE_BACKWARD ? SN_PASS_BACKWARD
                                                      : SN_PASS_WEIGHT;
@@ -191,11 +165,11 @@ static struct sn_task_time play_task(const void *context, enum sn_phase phase, i
     return (struct sn_task_time){e.kernels + more, fmax(e.collectives, e.kernels + more), after};
 }
 
-static void fill_last(struct estimation *k, int s, const struct sn_inventory_cost *cost)
+static void fill_last(struct sn_estimation *k, int s, const struct sn_inventory_cost *cost)
 {
     for (int v = k->pipe.virtual_stages - 1, unit = 0; v >= 0; v--) {
         int i = v * k->pipe.stages + s;
-        struct sn_extent x = extent_of(k, i);
+        struct sn_extent x = sn_module_extent(k, i);
         k->reduce[i] = cost->reduce + unit;
         double busy = 0;
         if (x.last && !sn_schedule_traits(k->pipe.kind)
@@ -205,14 +179,14 @@ static void fill_last(struct estimation *k, int s, const struct sn_inventory_cos
         }
         struct sn_task_time e = play_task(k, SN_PHASE_BACKWARD, i, true, busy);
         k->extra[i] = fmax(0, e.kernels - e.after - (k->backward[i] - k->after[i]));
-        if (delays_weights(k))
+        if (sn_delays_weights(k))
             e = play_task(k, SN_PHASE_WEIGHT, i, true, 0);
         k->stream[i] = e.collectives;
         unit += x.layers + x.first + x.last;
     }
 }
 
-static enum sn_status fill_lasts(struct estimation *k, struct sn_err *err)
+static enum sn_status fill_lasts(struct sn_estimation *k, struct sn_err *err)
 {
     struct sn_inventory_cost cost = {0};
     k->posts =
@@ -221,7 +195,7 @@ static enum sn_status fill_lasts(struct estimation *k, struct sn_err *err)
         k->extra[i] = k->stream[i] = 0;
     for (int s = 0; k->posts && s < k->pipe.stages; s++) {
         if (!like_the_one_before(k, s)) {
-            SN_TRY(stage_cost(k, s, &cost, err));
+            SN_TRY(sn_stage_cost(k, s, &cost, err));
             fill_last(k, s, &cost);
         } else
             for (int v = 0; v < k->pipe.virtual_stages; v++) {
@@ -234,7 +208,7 @@ static enum sn_status fill_lasts(struct estimation *k, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status pipeline(struct estimation *k, bool played, struct sn_err *err)
+static enum sn_status pipeline(struct sn_estimation *k, bool played, struct sn_err *err)
 {
     struct sn_module_costs c = {.forward = k->forward,
                                 .backward = k->backward,
@@ -254,7 +228,7 @@ static enum sn_status pipeline(struct estimation *k, bool played, struct sn_err 
 /* --- the end of the step ---------------------------------------------------------------------- */
 
 /* When stage s has the sums of its gradients. */
-static double reduced(const struct estimation *k, int s, const struct sn_inventory_cost *cost)
+static double reduced(const struct sn_estimation *k, int s, const struct sn_inventory_cost *cost)
 {
     int v = k->pipe.virtual_stages, p = k->pipe.stages;
     double sum = cost->all;
@@ -262,7 +236,7 @@ static double reduced(const struct estimation *k, int s, const struct sn_invento
         return k->end[s];
     if (!k->e->software->data_overlaps)
         return k->end[s] + sum;
-    double own = delays_weights(k) ? k->weight[s] : k->backward[s] + k->extra[s];
+    double own = sn_delays_weights(k) ? k->weight[s] : k->backward[s] + k->extra[s];
     double done = fmax(k->end[s], k->done[s]);
     if (!k->played || !k->l->compress.coding[SN_CODED_DATA].on)
         done = fmax(done, k->end[s] - own + k->stream[s]);
@@ -281,13 +255,13 @@ static double reduced(const struct estimation *k, int s, const struct sn_invento
     return fmax(done, before - tail + sum);
 }
 
-static enum sn_status finish(struct estimation *k, double *seconds, struct sn_err *err)
+static enum sn_status finish(struct sn_estimation *k, double *seconds, struct sn_err *err)
 {
     double agreed = 0, update = 0;
     struct sn_inventory_cost cost = {0};
     for (int s = 0; s < k->pipe.stages; s++) {
         if (!like_the_one_before(k, s))
-            SN_TRY(stage_cost(k, s, &cost, err));
+            SN_TRY(sn_stage_cost(k, s, &cost, err));
         agreed = fmax(agreed, reduced(k, s, &cost) + cost.shared + cost.sq_norm);
         update = fmax(update, fmax(cost.update + cost.coded, cost.gather));
     }
@@ -298,110 +272,13 @@ static enum sn_status finish(struct estimation *k, double *seconds, struct sn_er
     return SN_OK;
 }
 
-/* --- memory ----------------------------------------------------------------------------------- */
-
-static int64_t kept_bytes(const struct estimation *k, const struct sn_kept_entry *h, int s)
-{
-    int64_t sum = 0;
-    int slots[SN_MAX_VSTAGES], lates = h->key.split;
-    sn_slots_of(slots, k->e, &k->pipe, s);
-    if (delays_weights(k))
-        lates = sn_schedule_waiting(&k->pipe, s);
-    for (int v = 0; v < k->pipe.virtual_stages; v++) {
-        struct sn_extent x = extent_of(k, v * k->pipe.stages + s);
-        sum += slots[v] * sn_kept_sum(&h->of[x.first][x.last].slot, &x);
-        sum += lates * sn_kept_sum(&h->of[x.first][x.last].late, &x);
-    }
-    return sum;
-}
-
-static int64_t scratch_bytes(const struct estimation *k, int s, int64_t update)
-{
-    const struct sn_layer_profile *h = k->shape;
-    struct sn_extent x = stage_of(k, s).x;
-    bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
-    int64_t temp = 0, work = 0;
-    const struct sn_coding *z = k->l->compress.coding;
-    bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
-    for (int at = 0; at < SN_NPLACES; at++) {
-        if (!there[at])
-            continue;
-        work = h->workspace[at] > work ? h->workspace[at] : work;
-        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->modules > 1);
-        const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
-        for (int pass = 0; pass < SN_NPASSES; pass++)
-            temp = of[pass][at] > temp ? of[pass][at] : temp;
-    }
-    /* What the model of one stage has as a temporary, the gradient that a block begins with, may
-     * have been received into a slot. */
-    int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
-    temp -= k->modules > 1 ? received : 0;
-    return (update > temp ? update : temp) + work;
-}
-
-/* The first two stages and the last two: their numbers, each once. */
-static int outer_stages(int stage[4], int p)
-{
-    int n = 0, want[] = {0, 1, p - 2, p - 1};
-    for (int i = 0; i < 4; i++)
-        if (want[i] >= 0 && want[i] < p && (n == 0 || want[i] > stage[n - 1]))
-            stage[n++] = want[i];
-    return n;
-}
-
-/* What is kept for backward, if that alone is more than the limit; else 0. */
-static int64_t over_limit(const struct estimation *k, const struct sn_kept_entry *h)
-{
-    int stage[4], n = k->e->limit ? outer_stages(stage, k->pipe.stages) : 0;
-    int64_t most = 0;
-    bool over = false;
-    for (int i = 0; i < n; i++)
-        over = over || kept_bytes(k, h, stage[i]) > k->e->limit;
-    for (int s = 0; over && s < k->pipe.stages; s++)
-        most = kept_bytes(k, h, s) > most ? kept_bytes(k, h, s) : most;
-    return most;
-}
-
-/* Nothing is compiled where a smaller micro-batch would keep too much already: of this one it is
- * told what that keeps, in proportion. */
-static enum sn_status read_kept_bytes(struct estimation *k, int64_t *too_much, struct sn_err *err)
-{
-    const struct sn_kept_entry *known;
-    *too_much = 0;
-    if (k->e->foreign_memory)
-        return SN_OK;
-    SN_TRY(sn_kept_known(&known, k->e, k->modules, err));
-    if (known)
-        *too_much = over_limit(k, known) / known->key.micro_batch * k->l->micro_batch;
-    if (*too_much > 0)
-        return SN_OK;
-    SN_TRY(sn_kept_cached(&k->kept, k->e, k->modules, err));
-    *too_much = over_limit(k, k->kept);
-    return SN_OK;
-}
-
-static enum sn_status memory(struct estimation *k, int64_t *most, struct sn_err *err)
-{
-    int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
-    *most = 0;
-    for (int i = 0; i < n; i++) {
-        struct sn_inventory_cost cost;
-        SN_TRY(stage_cost(k, stage[i], &cost, err));
-        int64_t bytes =
-            cost.state + kept_bytes(k, k->kept, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
-        *most = bytes > *most ? bytes : *most;
-    }
-    *most += n > 0 ? sn_common_bytes(k->e, k->net, k->pipe.micros) : 0;
-    return SN_OK;
-}
-
 /* --- all -------------------------------------------------------------------------------------- */
 
-static enum sn_status estimation_init(struct estimation *k, struct sn_estimator *e,
+static enum sn_status estimation_init(struct sn_estimation *k, struct sn_estimator *e,
                                       const struct sn_layout_config *l, struct sn_err *err)
 {
     e->config.layout = *l;
-    *k = (struct estimation){.e = e, .l = l, .modules = l->pipeline * l->virtual_stages};
+    *k = (struct sn_estimation){.e = e, .l = l, .modules = l->pipeline * l->virtual_stages};
     k->pipe = sn_pipeline_of(l, e->config.train.global_batch / (l->data * l->micro_batch));
     if (k->modules > e->config.model.layers)
         return sn_fail(err, SN_EINPUT,
@@ -431,7 +308,7 @@ static enum sn_status estimation_init(struct estimation *k, struct sn_estimator 
     return SN_OK;
 }
 
-static enum sn_status estimate_closer(struct estimation *k, bool any, struct sn_err *err)
+static enum sn_status estimate_closer(struct sn_estimation *k, bool any, struct sn_err *err)
 {
     struct sn_estimator *e = k->e;
     SN_TRY(sn_layer_profile_cached(&k->shape, e, err));
@@ -443,10 +320,10 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
                            const struct sn_layout_config *l, enum sn_estimate_detail detail,
                            struct sn_err *err)
 {
-    struct estimation k;
+    struct sn_estimation k;
     struct sn_estimate got = {0};
     SN_TRY(estimation_init(&k, e, l, err));
-    SN_TRY(read_kept_bytes(&k, &got.memory, err));
+    SN_TRY(sn_estimate_kept(&k, &got.memory, err));
     if (got.memory > 0) {
         *out = got;
         return SN_OK;
@@ -457,7 +334,7 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
     SN_TRY(fill_lasts(&k, err));
     SN_TRY(pipeline(&k, detail == SN_ESTIMATE_PLAYED, err));
     SN_TRY(finish(&k, &got.seconds, err));
-    SN_TRY(memory(&k, &got.memory, err));
+    SN_TRY(sn_estimate_memory(&k, &got.memory, err));
     *out = got;
     return SN_OK;
 }
@@ -478,7 +355,7 @@ enum sn_status sn_estimate_same_order(bool *same, struct sn_estimator *e,
 enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator *e,
                                 const struct sn_layout_config *l, struct sn_err *err)
 {
-    struct estimation k;
+    struct sn_estimation k;
     double at[SN_NPLACES] = {0};
     SN_TRY(estimation_init(&k, e, l, err));
     SN_TRY(estimate_closer(&k, true, err));

@@ -2,7 +2,7 @@
  * estimate_memory.c - what an estimator knows of memory: what stage modules keep, read off small
  * texts when it is wanted, and what is the same on every stage.
  */
-#include "lib/search/estimate_cache.h"
+#include "lib/search/estimate_inner.h"
 
 #include "kernels/round.h"
 #include "lib/base/mem.h"
@@ -127,4 +127,101 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
     SN_TRY(kept_entry(&x, e, err));
     *out = x;
     return read_kept(x, e, modules, err);
+}
+
+/* --- of a layout ------------------------------------------------------------------------------ */
+
+static int64_t kept_bytes(const struct sn_estimation *k, const struct sn_kept_entry *h, int s)
+{
+    int64_t sum = 0;
+    int slots[SN_MAX_VSTAGES], lates = h->key.split;
+    sn_slots_of(slots, k->e, &k->pipe, s);
+    if (sn_delays_weights(k))
+        lates = sn_schedule_waiting(&k->pipe, s);
+    for (int v = 0; v < k->pipe.virtual_stages; v++) {
+        struct sn_extent x = sn_module_extent(k, v * k->pipe.stages + s);
+        sum += slots[v] * sn_kept_sum(&h->of[x.first][x.last].slot, &x);
+        sum += lates * sn_kept_sum(&h->of[x.first][x.last].late, &x);
+    }
+    return sum;
+}
+
+static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t update)
+{
+    const struct sn_layer_profile *h = k->shape;
+    struct sn_extent x = sn_stage_stock(k, s).x;
+    bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
+    int64_t temp = 0, work = 0;
+    const struct sn_coding *z = k->l->compress.coding;
+    bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
+    for (int at = 0; at < SN_NPLACES; at++) {
+        if (!there[at])
+            continue;
+        work = h->workspace[at] > work ? h->workspace[at] : work;
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->modules > 1);
+        const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
+        for (int pass = 0; pass < SN_NPASSES; pass++)
+            temp = of[pass][at] > temp ? of[pass][at] : temp;
+    }
+    /* What the model of one stage has as a temporary, the gradient that a block begins with, may
+     * have been received into a slot. */
+    int64_t received = h->sent * (int64_t)sn_dtype_size(k->e->config.train.precision);
+    temp -= k->modules > 1 ? received : 0;
+    return (update > temp ? update : temp) + work;
+}
+
+/* The first two stages and the last two: their numbers, each once. */
+static int outer_stages(int stage[4], int p)
+{
+    int n = 0, want[] = {0, 1, p - 2, p - 1};
+    for (int i = 0; i < 4; i++)
+        if (want[i] >= 0 && want[i] < p && (n == 0 || want[i] > stage[n - 1]))
+            stage[n++] = want[i];
+    return n;
+}
+
+/* What is kept for backward, if that alone is more than the limit; else 0. */
+static int64_t over_limit(const struct sn_estimation *k, const struct sn_kept_entry *h)
+{
+    int stage[4], n = k->e->limit ? outer_stages(stage, k->pipe.stages) : 0;
+    int64_t most = 0;
+    bool over = false;
+    for (int i = 0; i < n; i++)
+        over = over || kept_bytes(k, h, stage[i]) > k->e->limit;
+    for (int s = 0; over && s < k->pipe.stages; s++)
+        most = kept_bytes(k, h, s) > most ? kept_bytes(k, h, s) : most;
+    return most;
+}
+
+/* Nothing is compiled where a smaller micro-batch would keep too much already: of this one it is
+ * told what that keeps, in proportion. */
+enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, struct sn_err *err)
+{
+    const struct sn_kept_entry *known;
+    *too_much = 0;
+    if (k->e->foreign_memory)
+        return SN_OK;
+    SN_TRY(sn_kept_known(&known, k->e, k->modules, err));
+    if (known)
+        *too_much = over_limit(k, known) / known->key.micro_batch * k->l->micro_batch;
+    if (*too_much > 0)
+        return SN_OK;
+    SN_TRY(sn_kept_cached(&k->kept, k->e, k->modules, err));
+    *too_much = over_limit(k, k->kept);
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_memory(struct sn_estimation *k, int64_t *most, struct sn_err *err)
+{
+    int stage[4], n = k->e->foreign_memory ? 0 : outer_stages(stage, k->pipe.stages);
+    *most = 0;
+    for (int i = 0; i < n; i++) {
+        struct sn_inventory_cost cost;
+        SN_TRY(sn_stage_cost(k, stage[i], &cost, err));
+        int64_t bytes =
+            cost.state + kept_bytes(k, k->kept, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
+        *most = bytes > *most ? bytes : *most;
+    }
+    *most += n > 0 ? sn_common_bytes(k->e, k->net, k->pipe.micros) : 0;
+    return SN_OK;
 }

@@ -1,0 +1,49 @@
+/*
+ * estimate_inner.h - a layout under estimation: what the files estimate*.c share.
+ *
+ *   estimate.c         seconds: segments, the pipeline, the end of the step
+ *   estimate_memory.c  bytes: what is kept, temporaries, the state
+ */
+#ifndef SN_ESTIMATE_INNER_H
+#define SN_ESTIMATE_INNER_H
+
+#include "lib/search/estimate_cache.h"
+
+/* A layout under estimation. */
+struct sn_estimation {
+    struct sn_estimator *e;
+    const struct sn_layout_config *l;
+    struct sn_layer_profile *shape;
+    const struct sn_kept_entry *kept; /* NULL with another trainer's memory */
+    const struct sn_net *net;
+    struct sn_layer_profile_prices *prices;
+    struct sn_pipeline pipe;
+    const struct sn_holding *held;
+    int modules, members;
+    const int *layers, *begin; /* [modules]; begin: their first layers */
+    double *forward, *backward, *weight, *after, *extra, *stream, *end, *done;
+    const sn_shard_seconds *
+        *reduce; /* [modules] of the units of each stage module, from its last on */
+    bool posts;  /* the last backwards post reductions */
+    bool played; /* ends include what they wait for then */
+    struct sn_coded_reduction
+        wire; /* a transfer of the pipeline: without a codec `exchange` alone */
+};
+
+static inline bool sn_delays_weights(const struct sn_estimation *k)
+{
+    return sn_schedule_traits(k->pipe.kind)->delays_weights;
+}
+
+/* estimate.c: what a stage module holds; what decides a stage's buckets, and what they cost. */
+struct sn_extent sn_module_extent(const struct sn_estimation *k, int module);
+struct sn_inventory_key sn_stage_stock(const struct sn_estimation *k, int s);
+enum sn_status sn_stage_cost(struct sn_estimation *k, int s, struct sn_inventory_cost *out,
+                             struct sn_err *err);
+
+/* estimate_memory.c: find out what is kept for backward; *too_much: that, if it alone is more than the
+ * limit, else 0. Then of the stage that needs most all bytes. */
+enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
+enum sn_status sn_estimate_memory(struct sn_estimation *k, int64_t *most, struct sn_err *err);
+
+#endif
