@@ -144,17 +144,24 @@ static const char *tensor_name(const struct sn_meaning *m, int number)
     return m->model->params[p].tensor[(number + SN_NSPACES - m->first_space[p]) / 2].name;
 }
 
-/* Does a buffer hold all of this? */
-static bool holds(const struct sn_slabs *held, const struct sn_slab *want)
+/* Does a buffer hold all of this, in its place? Then nothing is left when it is taken away. */
+static bool holds(const struct sn_meaning *m, const struct sn_slabs *held,
+                  const struct sn_slab *want)
 {
     struct sn_area a = sn_slab_area(want);
-    struct sn_slabs cut = {0};
+    struct sn_slabs left = {0}, cut = {0};
+    struct sn_slab less = *want, there;
     int64_t n = 0;
-    bool same = true;
     for (int i = 0; i < held->n; i++)
-        n += sn_slab_cut(&cut, &held->t[i], &a);
+        sn_slabs_push(&left, &held->t[i]);
+    less.value = sn_field_sub(0, want->value);
+    bool same = sn_slabs_add(&left, &m->spaces, &less, false, &there) == SN_SUM_GOOD;
+    for (int i = 0; i < left.n && same; i++)
+        n += sn_slab_cut(&cut, &left.t[i], &a);
     for (int i = 0; i < cut.n; i++)
-        same = same && cut.t[i].value == want->value;
+        same = same && cut.t[i].value == 0;
+    same = same && !left.failed && !cut.failed;
+    sn_slabs_fini(&left);
     sn_slabs_fini(&cut);
     return same && n == want->rows * want->cols;
 }
@@ -172,7 +179,7 @@ static enum sn_status compare(struct sn_meaning *m, struct sn_rank *r, int bucke
         (void)sn_slab_cut(&mine, &all.t[i], &a);
     for (int i = 0; i < mine.n && st == SN_OK; i++) {
         mine.t[i].at -= a.at;
-        if (!holds(&r->held[r->first_held[buf]], &mine.t[i]))
+        if (!holds(m, &r->held[r->first_held[buf]], &mine.t[i]))
             st = sn_fail(m->err, SN_EFAIL,
                          "%s: rank %d ends the step with other %s of '%s' (in '%s') than one rank",
                          r->program->name, r->rank, of, tensor_name(m, tensor_of(&mine.t[i])),
