@@ -86,6 +86,8 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                l->micro_batch, l->virtual_stages, l->sequence_parallel ? "true" : "false",
                sn_schedule_names[l->schedule], recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
+    if (l->zero_cache > 0)
+        sn_str_add(out, "\"zero_cache\": %d, ", l->zero_cache);
     json_experts(out, l);
     json_compress(out, l);
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");

@@ -264,6 +264,9 @@ static void text_plan(const struct sn_plan_report *r)
                      c->layout.expert_tokens == SN_TOKENS_SPLIT           ? ""
                      : c->layout.drop_duplicates == SN_DUPLICATES_DROPPED ? ", duplicates dropped"
                                                                           : ", duplicates sent");
+    int kept = sn_config_zero_cache(c);
+    if (kept > 0)
+        (void)printf("; %d layer%s of a stage gathered once", kept, kept == 1 ? "" : "s");
     (void)printf("\n");
     text_hops(r);
     text_chunks(r);

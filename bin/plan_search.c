@@ -111,6 +111,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
     sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
     if (l->zero_node > 0)
         sn_str_add(out, " in groups of %d", l->zero_node);
+    if (l->zero_cache > 0)
+        sn_str_add(out, ", %d layer%s gathered once", l->zero_cache, l->zero_cache == 1 ? "" : "s");
     if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
         sn_str_add(out, ", tensor not innermost");
     for (int k = 0; k < SN_NCODED; k++) {

@@ -117,8 +117,7 @@ enum sn_class {
     SN_CLASS_BATCH, /* token ids and targets of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
-    SN_CLASS_CACHE, /* gathered weights, from a step's first micro-batch to its end: no state that is
-                     * saved, and not there before that */
+    SN_CLASS_CACHE, /* gathered weights, from a step's first micro-batch on: not saved */
     SN_NSTATE_CLASSES,
     SN_CLASS_SLOT = SN_NSTATE_CLASSES, /* kept from forward to backward; one copy per slot */
     SN_CLASS_LATE, /* kept from a backward segment to its delayed weight gradients: fewer copies */
@@ -382,6 +381,9 @@ static inline bool sn_slices_are_copied(const struct sn_bucket *b)
 {
     return b->sliced_over == SN_GROUP_REPLICA_NODE;
 }
+/* Are its weights divided among several ranks? With which unit's are they cached (sn_unit_of)? */
+bool sn_bucket_may_be_cached(const struct sn_job *j, const struct sn_bucket *b);
+int sn_bucket_unit(const struct sn_job *j, const struct sn_bucket *b);
 /* The number of the k-th shard of a bucket, in order of offset. */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The first element of a bucket's divided arrays that this rank holds. */

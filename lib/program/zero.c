@@ -108,12 +108,12 @@ static bool is_here(const struct sn_job *j, int unit)
 }
 
 /* The head's, where it has a copy of the embedding's table. */
-static int unit_of_bucket(const struct sn_job *j, const struct sn_bucket *b)
+int sn_bucket_unit(const struct sn_job *j, const struct sn_bucket *b)
 {
     return is_here(j, b->layer) ? b->layer : j->config->model.layers;
 }
 
-static bool may_be_cached(const struct sn_job *j, const struct sn_bucket *b)
+bool sn_bucket_may_be_cached(const struct sn_job *j, const struct sn_bucket *b)
 {
     return sn_weights_are_slices(&b->held) && j->group_size[b->sliced_over] > 1;
 }
@@ -131,8 +131,8 @@ static void list_units(const struct sn_job *j, struct sn_cache_stage *s, int *nu
     for (int unit = -1; unit <= layers; unit++)
         number[unit + 1] = -1;
     for (int i = 0; i < j->n_buckets; i++)
-        if (may_be_cached(j, &j->buckets[i]))
-            number[unit_of_bucket(j, &j->buckets[i]) + 1] = 0;
+        if (sn_bucket_may_be_cached(j, &j->buckets[i]))
+            number[sn_bucket_unit(j, &j->buckets[i]) + 1] = 0;
     for (int unit = -1; unit <= layers; unit++)
         if (number[unit + 1] == 0) {
             module[n] = j->module_of_node[j->first_node[unit + 1]];
@@ -161,7 +161,7 @@ enum sn_status sn_cache_assign(struct sn_job *j, struct sn_err *err)
         (void)sn_cache_choose(keeps, &s, n);
         for (int i = 0; i < j->n_buckets; i++) {
             struct sn_bucket *b = &j->buckets[i];
-            b->cached = may_be_cached(j, b) && keeps[number[unit_of_bucket(j, b) + 1]];
+            b->cached = sn_bucket_may_be_cached(j, b) && keeps[number[sn_bucket_unit(j, b) + 1]];
         }
     }
     bool good = number && keeps;

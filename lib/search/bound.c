@@ -10,6 +10,17 @@ static double over_vstages(const double *cost, const struct sn_pipeline *p, int 
     return sum;
 }
 
+/* By how much the first micro-batch's forwards are longer: in a stage, in a module. */
+static double first_of(const struct sn_module_costs *c, const struct sn_pipeline *p, int stage)
+{
+    return c->first ? over_vstages(c->first, p, stage) : 0;
+}
+
+static double first_forward(const struct sn_module_costs *c, int module)
+{
+    return c->forward[module] + (c->first ? c->first[module] : 0);
+}
+
 /* A backward up to its send. */
 static double sent(const struct sn_module_costs *c, int module)
 {
@@ -78,10 +89,11 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
     const struct sn_schedule_traits *t = sn_schedule_traits(p->kind);
     double there = 0, back = 0; /* X_s; the end of the last backward of stage s + 1 */
     for (int k = 0; k < p->stages - 1; k++)
-        there += c->forward[k] + c->transfer;
+        there += first_forward(c, k) + c->transfer;
     for (int s = p->stages - 1; s >= 0; s--) {
         double both = over_vstages(c->forward, p, s) + over_vstages(c->backward, p, s);
         double late = t->delays_weights ? c->weight[s] : 0, work = there + p->micros * both;
+        work += first_of(c, p, s);
         int before = p->micros - sn_schedule_waiting(p, s); /* weights done by the last backward */
         double last = work + before * late + c->extra[s];
         if (t->turns)
@@ -90,7 +102,7 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
             last = fmax(last, back + c->transfer + c->backward[s] + c->extra[s]);
         back = last - c->after[s];
         end[s] = fmax(last + late, work + p->micros * late + c->extra[s]);
-        there -= s > 0 ? c->forward[s - 1] + c->transfer : 0;
+        there -= s > 0 ? first_forward(c, s - 1) + c->transfer : 0;
     }
     if (p->virtual_stages > 1)
         end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, 0));

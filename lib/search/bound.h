@@ -13,7 +13,7 @@
  * from stage s to stage 0.
  *
  *   work         X_s + m (F_s + B_s + W_s): a stage cannot begin before its first micro-batch has
- *                come through, nor compute two things at once
+ *                come through, nor compute two things at once; both with what the first takes longer
  *   way back     what ends last on stage s is a backward of its first virtual stage, and stage 0 is
  *                not done before its gradient has come back: + Y_s
  *   turns        1f1b: stage s begins micro-batch i + (p - s) only when micro-batch i is back,
@@ -37,6 +37,8 @@
 struct sn_module_costs {
     const double *forward, *backward, *weight; /* [modules] seconds; weight: zero-bubble only */
     const double *extra; /* [modules] by which the last micro-batch's backward is longer */
+    const double
+        *first; /* [modules] by which the first micro-batch's forward is; NULL: by nothing */
     const double *after; /* [modules] of backward: what is left when the gradient has been sent */
     double transfer;
 };

@@ -52,7 +52,9 @@ static double run(const struct table *t, const struct sn_task *k, int stage, dou
     double busy = fmax(t->comm[stage] - begin, 0);
     if (!t->player || (!last && busy == 0)) {
         bool longer = last && k->phase == SN_PHASE_BACKWARD && !t->player;
-        return t->end[stage] = begin + cost[k->phase][module] + (longer ? t->c->extra[module] : 0);
+        bool first = k->micro == 0 && k->phase == SN_PHASE_FORWARD && t->c->first;
+        double more = longer ? t->c->extra[module] : first ? t->c->first[module] : 0;
+        return t->end[stage] = begin + cost[k->phase][module] + more;
     }
     struct sn_task_time time = t->player(t->context, k->phase, module, last, busy);
     t->end[stage] = begin + time.kernels;

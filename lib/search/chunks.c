@@ -20,6 +20,7 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
     l->n_split = 0;
     if (l->split_backward && sn_gradients_are_temporary(sn_zero_holding(l->zero)))
         l->zero = 1;
+    l->zero_cache = 0;
     out->train.global_batch = l->data * l->micro_batch;
     out->train.eval_every = 0;
     out->checkpoint.async = false;

@@ -32,14 +32,17 @@ struct sn_extent sn_module_extent(const struct sn_estimation *k, int module)
     struct sn_extent x = sn_extent_of(k->e->every, k->begin[module], k->layers[module]);
     x.first = is_first(module);
     x.last = is_last(k, module);
+    x.keeps = k->keeps ? k->e->keeps + sn_keeps_at(k, module) : NULL;
     return x;
 }
 
-/* As many layers, of the same kinds. */
+/* As many layers, of the same kinds, and the same of them keep weights; neither is the first. */
 static bool like_the_module_before(const struct sn_estimation *k, int i)
 {
     int every = k->e->every > 1 ? k->e->every : 1;
-    return k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
+    bool alike = k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
+    const unsigned char *keeps = k->e->keeps + sn_keeps_at(k, i);
+    return alike && (!k->keeps || memcmp(keeps, keeps - k->layers[i], (size_t)k->layers[i]) == 0);
 }
 
 /* What codecs add to a task whose values come from another stage or go to one. */
@@ -80,6 +83,7 @@ static void fill_cost(struct sn_estimation *k, int i)
     k->backward[i] = sn_layer_profile_segment(s, k->prices, SN_PASS_BACKWARD, &x, &k->after[i]) +
                      wires(k, SN_PHASE_BACKWARD, i);
     double meanwhile = hidden(k, SN_PHASE_BACKWARD, i, k->after[i]);
+    k->first[i] = fmax(0, sn_keeps_first(k, &x) - k->forward[i]);
     k->backward[i] -= meanwhile;
     k->after[i] -= meanwhile;
     k->weight[i] =
@@ -102,6 +106,7 @@ static void fill_costs(struct sn_estimation *k)
         k->backward[i] = k->backward[i - 1];
         k->weight[i] = k->weight[i - 1];
         k->after[i] = k->after[i - 1];
+        k->first[i] = k->first[i - 1];
     }
 }
 
@@ -214,7 +219,8 @@ static enum sn_status pipeline(struct sn_estimation *k, bool played, struct sn_e
                                 .backward = k->backward,
                                 .weight = k->weight,
                                 .after = k->after,
-                                .extra = k->extra};
+                                .extra = k->extra,
+                                .first = k->keeps ? k->first : NULL};
     c.transfer = k->wire.exchange;
     for (int s = 0; s < k->pipe.stages; s++)
         k->done[s] = 0;
@@ -294,6 +300,7 @@ static enum sn_status estimation_init(struct sn_estimation *k, struct sn_estimat
     k->stream = k->extra + k->modules;
     k->end = k->stream + k->modules;
     k->done = k->end + k->modules;
+    k->first = k->done + k->modules;
     k->reduce = e->reduce;
     k->layers = l->split;
     if (!l->n_split)
@@ -329,6 +336,8 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
         return SN_OK;
     }
     SN_TRY(estimate_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
+    SN_TRY(sn_keeps_find(&k, err));
+    got.zero_cache = e->config.layout.zero_cache;
     fill_wire(&k);
     fill_costs(&k);
     SN_TRY(fill_lasts(&k, err));

@@ -28,6 +28,7 @@ struct sn_estimator;
 struct sn_estimate {
     double seconds; /* of a step, at least */
     int64_t memory; /* bytes of the stage that needs most, at least; the library apart */
+    int zero_cache; /* layout.zero_cache; where that is auto as many as fit at most: 0 without a limit */
 };
 
 /* For one model on a number of ranks of a machine. Borrows all. Caller destroys *out. */
@@ -37,8 +38,8 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
 void sn_estimator_destroy(struct sn_estimator *e); /* NULL is allowed */
 
 /* Of a layout whose kept activations alone are more, only these are told: seconds are 0 then, and
- * nothing is compiled. 0: no limit. */
-void sn_estimator_limit(struct sn_estimator *e, int64_t bytes);
+ * nothing is compiled. 0: no limit. `library`: of these, what is not estimated. */
+void sn_estimator_limit(struct sn_estimator *e, int64_t bytes, int64_t library);
 
 enum sn_estimate_detail {
     SN_ESTIMATE_ANY_ORDER, /* of all axis orders, each group as in the one that suits it best;

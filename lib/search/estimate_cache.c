@@ -196,7 +196,7 @@ static double update_op(const struct sn_estimator *e, const struct sn_op *like, 
 
 static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimator *e)
 {
-    x->cost = (struct sn_inventory_cost){.state = x->inventory.state};
+    x->cost = (struct sn_inventory_cost){.state = x->inventory.state, .cache = x->inventory.cache};
     for (int i = 0; i < x->inventory.n; i++) {
         const struct sn_inventory_class *c = &x->inventory.cls[i];
         const struct sn_bucket *b = &c->like;

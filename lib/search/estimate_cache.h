@@ -64,7 +64,8 @@ struct sn_inventory_cost {
     double all;                     /* reductions of gradients: all buckets */
     const sn_shard_seconds *reduce; /* [units] those that wait for a shard of a unit of backward */
     int64_t state;
-    int64_t wide; /* the largest fp32 copy of gradients: a temporary of the update */
+    const int64_t *cache; /* [SN_NPLACES] of a unit that keeps its gathered weights */
+    int64_t wide;         /* the largest fp32 copy of gradients: a temporary of the update */
 };
 
 struct sn_inventory_entry {
@@ -112,6 +113,9 @@ struct sn_estimator {
     int every;            /* every n-th layer has experts; 0: none */
     int *begin;           /* [layers + 1] room for stage modules' first layers */
     unsigned char *kinds; /* [layers] and for those of a stage */
+    unsigned char *keeps; /* [layers + 2] by unit: enum sn_keeps */
+    int *units;           /* [2 x (layers + 2)] room for units of a stage, and where they are */
+    bool *picked;         /* [layers + 2] likewise */
     struct sn_layer_profile_entry *shape[SN_CACHE_ROWS];
     struct sn_net *net[SN_CACHE_ROWS];
     struct sn_inventory_entry *inventory[SN_CACHE_ROWS];
@@ -119,7 +123,7 @@ struct sn_estimator {
     struct sn_kept_entry *kept[SN_CACHE_ROWS];
     struct sn_kept_models models;
     int shapes;
-    int64_t limit;
+    int64_t limit, room_for;
 };
 
 enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int modules,

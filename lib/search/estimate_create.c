@@ -78,11 +78,15 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->every = c->model.experts.count > 0 ? c->model.experts.every : 0;
     e->begin = sn_alloc_n(layers + 1, sizeof(*e->begin));
     e->kinds = sn_alloc_n(layers, sizeof(*e->kinds));
-    e->room = sn_alloc_n(8 * layers + 8, sizeof(*e->room));
+    e->keeps = sn_alloc_n(layers + 2, sizeof(*e->keeps));
+    e->units = sn_alloc_n(2 * (layers + 2), sizeof(*e->units));
+    e->picked = sn_alloc_n(layers + 2, sizeof(*e->picked));
+    e->room = sn_alloc_n(9 * layers + 9, sizeof(*e->room));
     e->reduce = sn_alloc_n(layers + 1, sizeof(*e->reduce));
     e->split = sn_alloc_n(layers + 1, sizeof(*e->split));
     enum sn_status st = SN_OK;
-    if (!e->room || !e->reduce || !e->split || !e->begin || !e->kinds)
+    if (!e->room || !e->reduce || !e->split || !e->begin || !e->kinds || !e->keeps || !e->units ||
+        !e->picked)
         st = sn_fail(err, SN_ENOMEM, "search: no memory for %d layers", c->model.layers);
     if (st == SN_OK)
         st = compile_one(e, ops, threads, err);
@@ -128,6 +132,9 @@ void sn_estimator_destroy(struct sn_estimator *e)
     sn_free(e->split);
     sn_free(e->begin);
     sn_free(e->kinds);
+    sn_free(e->keeps);
+    sn_free(e->units);
+    sn_free(e->picked);
     sn_free(e->room);
     sn_free(e->reduce);
     sn_kept_models_fini(&e->models);
@@ -137,9 +144,10 @@ void sn_estimator_destroy(struct sn_estimator *e)
     sn_free(e);
 }
 
-void sn_estimator_limit(struct sn_estimator *e, int64_t bytes)
+void sn_estimator_limit(struct sn_estimator *e, int64_t bytes, int64_t library)
 {
     e->limit = bytes;
+    e->room_for = bytes > library ? bytes - library : 0;
 }
 
 int sn_estimator_shapes(const struct sn_estimator *e)

@@ -159,7 +159,8 @@ static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t updat
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
         bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->modules > 1);
-        const int64_t(*of)[SN_NPLACES] = neighbours_vary || coded ? h->lean : h->temp;
+        bool lean = neighbours_vary || coded || k->keeps; /* few units may gather any */
+        const int64_t(*of)[SN_NPLACES] = lean ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)
             temp = of[pass][at] > temp ? of[pass][at] : temp;
     }
@@ -220,6 +221,7 @@ enum sn_status sn_estimate_memory(struct sn_estimation *k, int64_t *most, struct
         SN_TRY(sn_stage_cost(k, stage[i], &cost, err));
         int64_t bytes =
             cost.state + kept_bytes(k, k->kept, stage[i]) + scratch_bytes(k, stage[i], cost.wide);
+        bytes += sn_keeps_bytes(k, stage[i], cost.cache);
         *most = bytes > *most ? bytes : *most;
     }
     *most += n > 0 ? sn_common_bytes(k->e, k->net, k->pipe.micros) : 0;

@@ -87,6 +87,24 @@ static void read_classes(struct sn_inventory *o, const struct sn_job *j)
     }
 }
 
+/* Units of a place are alike; their buckets follow one another. */
+static void read_cache(struct sn_inventory *o, const struct sn_job *j)
+{
+    int units[SN_NPLACES] = {0}, last[SN_NPLACES] = {0};
+    for (int i = 0; i < j->n_buckets; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!sn_bucket_may_be_cached(j, b))
+            continue;
+        int unit = sn_bucket_unit(j, b);
+        enum sn_layer_place at = sn_layer_profile_place(&j->config->model, unit);
+        units[at] += units[at] == 0 || unit != last[at];
+        last[at] = unit;
+        o->cache[at] += sn_round_up(b->n * (int64_t)sn_dtype_size(j->dtype), 64);
+    }
+    for (int at = 0; at < SN_NPLACES; at++)
+        o->cache[at] /= units[at] ? units[at] : 1;
+}
+
 enum sn_status sn_inventory_read(struct sn_inventory *out, const struct sn_job *stage,
                                  const struct sn_layer_profile *s, struct sn_err *err)
 {
@@ -102,6 +120,7 @@ enum sn_status sn_inventory_read(struct sn_inventory *out, const struct sn_job *
     } else {
         out->units = find_units(of_param, stage);
         read_classes(out, stage);
+        read_cache(out, stage);
         st = read_events(out, stage, s, of_param, err);
     }
     for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)

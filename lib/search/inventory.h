@@ -25,7 +25,8 @@ struct sn_inventory {
     struct sn_inventory_event *event; /* one for each bucket */
     int n_events;
     int units;
-    int64_t state; /* bytes of weights, gradients and optimizer state */
+    int64_t state;             /* bytes of weights, gradients and optimizer state */
+    int64_t cache[SN_NPLACES]; /* of a unit's weights that are gathered where they are divided */
 };
 
 /* `s` is the profile of its layers. */

@@ -80,6 +80,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     l->sequence_parallel = k->sequence_parallel;
     l->recompute = (enum sn_recompute)k->recompute;
     l->zero = k->zero;
+    l->zero_cache = 0; /* who keeps weights differs from unit to unit */
     l->zero_node = !k->in_nodes ? 0 : l->context > 1 ? l->context : 2;
     l->split_backward = k->split;
     l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;

@@ -127,7 +127,11 @@ struct sn_extent {
     int layers, experts; /* all, and those of them that have experts */
     int begin;           /* its first layer, modulo sn_shape.every */
     bool first, last;
+    /* ZeRO 3: by unit, in the order of the model, enum sn_keeps; NULL: none is kept. A unit whose
+     * gathered weights stay, its own or those that it shares, gathers none. */
+    const unsigned char *keeps;
 };
+enum sn_keeps { SN_KEEPS_NONE, SN_KEEPS_OWN, SN_KEEPS_OTHERS };
 /* `begin` is the first layer's number in the model. */
 struct sn_extent sn_extent_of(int every, int begin, int layers);
 /* The kind of layer i of an extent. */
@@ -136,6 +140,14 @@ static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, int
     if (x->experts == 0 || x->experts == x->layers)
         return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
     return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+}
+/* Of unit u: its ends are units, too. */
+static inline enum sn_layer_place sn_extent_unit(const struct sn_extent *x, int every, int u)
+{
+    int layer = u - x->first;
+    if (layer < 0 || layer >= x->layers)
+        return layer < 0 ? SN_PLACE_EMBED : SN_PLACE_HEAD;
+    return sn_extent_place(x, every, layer);
 }
 /* Play rows of intervals with these prices; fills the others. */
 void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_layer_profile *s);

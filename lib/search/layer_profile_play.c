@@ -150,16 +150,22 @@ void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_la
 
 /* --- ZeRO 2 and 3: what is under way passes from layer to layer ------------------------------- */
 
+static int units_of(const struct sn_extent *x)
+{
+    return x->layers + x->first + x->last;
+}
+
+/* The i-th unit of a segment, as its extent counts them. */
+static int number(int i, const struct sn_extent *x, bool backward)
+{
+    return backward ? units_of(x) - 1 - i : i;
+}
+
 /* The units of a segment in order: ends and layers. */
 static enum sn_layer_place unit(const struct sn_layer_profile *s, int i, const struct sn_extent *x,
                                 bool backward)
 {
-    int layer = i - (backward ? x->last : x->first);
-    enum sn_layer_place before = backward ? SN_PLACE_HEAD : SN_PLACE_EMBED;
-    enum sn_layer_place behind = backward ? SN_PLACE_EMBED : SN_PLACE_HEAD;
-    if (layer < 0 || layer >= x->layers)
-        return layer < 0 ? before : behind;
-    return sn_extent_place(x, s->every, backward ? x->layers - 1 - layer : layer);
+    return sn_extent_unit(x, s->every, number(i, x, backward));
 }
 
 /* Weights on their way: of a unit, in order. */
@@ -184,19 +190,33 @@ static void take_gathered(struct streams *w, enum sn_pass pass, const struct gat
     }
 }
 
-/* Weights are gathered one unit ahead, gradients reduced behind, both waited for in the segment. */
+/* The first unit from `i` on that gathers its weights. */
+static int gathers_next(int i, const struct sn_extent *x, bool backward)
+{
+    while (x->keeps && i < units_of(x) && x->keeps[number(i, x, backward)] != SN_KEEPS_NONE)
+        i++;
+    return i;
+}
+
+/* Weights are gathered one unit ahead, or more where units between keep theirs, gradients reduced
+ * behind, both waited for in the segment. */
 static double under_way(const struct sn_layer_profile *s, const struct sn_layer_profile_prices *p,
                         enum sn_pass pass, const struct sn_extent *x, double *after)
 {
     bool backward = pass != SN_PASS_FORWARD;
-    int units = x->layers + x->first + x->last;
+    int units = units_of(x), ahead = gathers_next(0, x, backward);
     struct streams w = {.s = s, .p = p};
-    struct gathered there, next = gather(&w, pass, unit(s, 0, x, backward));
+    struct gathered there, next = {.place = SN_PLACE_BLOCK};
+    if (ahead < units)
+        next = gather(&w, pass, unit(s, ahead, x, backward));
     for (int i = 0; i < units; i++) {
-        there = next;
-        if (i + 1 < units)
-            next = gather(&w, pass, unit(s, i + 1, x, backward));
-        take_gathered(&w, pass, &there);
+        if (i == ahead) {
+            there = next;
+            ahead = gathers_next(i + 1, x, backward);
+            if (ahead < units)
+                next = gather(&w, pass, unit(s, ahead, x, backward));
+            take_gathered(&w, pass, &there);
+        }
         row(&w, pass, unit(s, i, x, backward));
     }
     double sent = w.now;

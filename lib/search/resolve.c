@@ -5,6 +5,7 @@
 #include "lib/machine/levels.h"
 #include "lib/search/chunks.h"
 #include "lib/search/codings.h"
+#include "lib/search/fit_cache.h"
 #include "lib/search/overlap.h"
 #include "lib/search/planned.h"
 #include "lib/search/search.h"
@@ -55,5 +56,6 @@ enum sn_status sn_resolve_layout(struct sn_config *c, int ranks, struct sn_err *
     SN_TRY(sn_chunks_resolve(c, err));
     SN_TRY(sn_levels_resolve(c, err));
     SN_TRY(sn_codings_resolve(c, err));
-    return sn_overlap_resolve(c, err);
+    SN_TRY(sn_overlap_resolve(c, err));
+    return sn_cache_resolve(c, err); /* by what all else takes */
 }

@@ -5,6 +5,7 @@
 #include "lib/machine/levels.h"
 #include "lib/search/codings.h"
 #include "lib/search/estimate.h"
+#include "lib/search/fit_cache.h"
 #include "lib/search/hiding.h"
 #include "lib/search/overlap.h"
 #include "lib/search/search_heap.h"
@@ -240,11 +241,41 @@ static enum sn_status compile_as(struct search *s, struct sn_found *f, struct sn
     return st;
 }
 
+struct compiled {
+    struct search *s;
+    struct sn_found *f;
+};
+
+static enum sn_status fits(void *compiled, int n, bool *good, struct sn_err *err)
+{
+    struct compiled *x = compiled;
+    x->f->layout.zero_cache = n;
+    SN_TRY(compile_as(x->s, x->f, err));
+    *good = x->f->plan.memory.total <= x->s->w->limit;
+    return SN_OK;
+}
+
+/* Keeping gathered weights of as many units as fit, where that is open. */
+static enum sn_status compile_cached(struct search *s, struct sn_found *f, struct sn_err *err)
+{
+    struct compiled x = {s, f};
+    struct sn_estimate e;
+    int n;
+    if (f->layout.zero_cache != SN_CACHE_AUTO)
+        return compile_as(s, f, err);
+    SN_TRY(sn_estimate(&e, s->estimator, &f->layout, SN_ESTIMATE_ORDER, err));
+    SN_TRY(sn_cache_most(&n, e.zero_cache, fits, &x, err));
+    if (f->layout.zero_cache == n) /* the last that was tried */
+        return SN_OK;
+    f->layout.zero_cache = n;
+    return compile_as(s, f, err);
+}
+
 static enum sn_status compile(struct search *s, struct sn_found *f, struct sn_err *err)
 {
     bool is_open = f->layout.expert_node == 0;
     SN_TRY(choose_hops(s, &f->layout, err));
-    SN_TRY(compile_as(s, f, err));
+    SN_TRY(compile_cached(s, f, err));
     if (!is_open || f->layout.expert_node <= 1 || !s->w->limit ||
         f->plan.memory.total <= s->w->limit)
         return SN_OK;
@@ -369,7 +400,9 @@ static enum sn_status hide(struct search *s, struct sn_found *f, struct sn_err *
         struct sn_found x = {.layout = h[i].layout, .rest = f->rest};
         if (h[i].group == done)
             continue;
-        st = compile_as(s, &x, err);
+        if (x.layout.zero_cache > 0 && !(s->w->config->layout_named >> SN_KEY_ZERO_CACHE & 1u))
+            x.layout.zero_cache = SN_CACHE_AUTO; /* other temporaries, other room */
+        st = compile_cached(s, &x, err);
         s->out->exact++;
         if (st != SN_OK || (s->w->limit && x.plan.memory.total > s->w->limit))
             continue;
@@ -422,7 +455,7 @@ static enum sn_status run(struct search *s, struct sn_err *err)
     SN_TRY(sn_model_create(&s->model, &w->config->model, &w->config->train, err));
     SN_TRY(sn_estimator_create(&s->estimator, w->config, w->machine, w->software, w->ops,
                                w->threads, err));
-    sn_estimator_limit(s->estimator, w->limit);
+    sn_estimator_limit(s->estimator, w->limit, library_of(s));
     for (int64_t i = 0; i < s->all.n; i++)
         SN_TRY(bound_one(s, i, err));
     SN_TRY(take_all(s, err));

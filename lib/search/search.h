@@ -8,6 +8,8 @@
  * members whose exact time is at most the least bound that is left, nothing that was not compiled
  * can be better than what was found, in any of these families or outside of them: what is pruned is
  * provably worse, or provably does not fit (tests/unit/search/test_search.c compares with pricing all).
+ * With ZeRO 3 as many units keep their gathered weights as fit (layout.zero_cache, fit_cache.h), unless
+ * the run file names how many; the bound is that of as many as may fit.
  *
  * The result depends on the run, the number of ranks and the machine alone: equal times are ordered
  * by the order of variants.h, then by the order of the axes.

@@ -47,6 +47,7 @@ void sn_variant_expand(struct sn_layout_config *out, const struct sn_variant *v,
     out->recompute = (enum sn_recompute)v->recompute;
     out->zero = v->zero;
     out->zero_node = v->zero_node;
+    out->zero_cache = v->zero_cache;
     out->context_kind = (enum sn_context_kind)v->context_kind;
 }
 
@@ -96,6 +97,8 @@ static void list_slices(struct lister *l)
     bool coded = g->compress.coding[SN_CODED_DATA].on || g->compress.coding[SN_CODED_ZERO].on ||
                  g->compress.scheme == SN_SCHEME_AUTO;
     int near = l->v.zero > 0 && g->zero_node == 0 && !coded ? replicas_near(l) : 0;
+    bool gathers = sn_weights_are_slices(sn_zero_holding(l->v.zero));
+    l->v.zero_cache = !gathers ? 0 : named(l, SN_KEY_ZERO_CACHE) ? g->zero_cache : SN_CACHE_AUTO;
     l->v.zero_node = l->v.zero > 0 ? g->zero_node : 0;
     add(l);
     if (near == 0)
@@ -115,6 +118,7 @@ static void list_memory(struct lister *l)
     low = low || l->base->train.grad_dtype != SN_F32;        /* and gradients of 16 bits */
     l->v.zero = named(l, SN_KEY_ZERO) ? (unsigned char)g->zero : 0;
     l->v.zero_node = l->v.zero > 0 ? g->zero_node : 0;
+    l->v.zero_cache = 0;
     if (!is_valid(l))
         return;
     for (int r = SN_RECOMPUTE_NONE; r <= SN_RECOMPUTE_FULL; r++)

@@ -12,6 +12,8 @@
  *   one replica                     ZeRO 0
  *   several nodes                   zero_node: 0, or the replicas of a node where tensor ranks are
  *                                   neighbours
+ *   ZeRO 3                          zero_cache: auto: as many as fit, which who estimates or compiles it
+ *                                   finds out (fit_cache.h)
  *
  *   expert                          divides data x context and the number of experts
  *   expert_tensor                   every divisor of tensor, the smaller ones with
@@ -35,7 +37,7 @@ struct sn_variant {
     int size[SN_NGRID_AXES]; /* ranks along each axis */
     int expert, micro_batch, virtual_stages;
     int expert_tensor; /* 0: as tensor */
-    int zero_node;
+    int zero_node, zero_cache;
     unsigned char sequence_parallel, schedule, recompute, zero, context_kind;
 };
 

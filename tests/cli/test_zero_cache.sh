@@ -51,6 +51,45 @@ is "it takes a layer's weights" $(($(params 'data: 4, zero: 3, zero_cache: 1' 4)
 is "in bf16 in two bytes" $(($(params 'data: 4, zero: 3, zero_cache: 2' 4 bf16) - $(params 'data: 4, zero: 3' 4 bf16))) $((2 * 2 * layer))
 is "with ZeRO 2 it is refused" "$(run_file 'data: 4, zero: 2, zero_cache: 1'; "$plan" "$tmp/r.yaml" --ranks 4 2>&1 | grep -c 'set layout.zero: 3')" 1
 
+# --- as many as fit ---------------------------------------------------------------------------------
+machine() { # memory
+    cat >"$tmp/m.yaml" <<YAML
+name: small
+device: {memory: $1, bandwidth: 1.0e10, overhead: 2.0e-6, peak: {fp32: 1.0e11, bf16: 2.0e11}}
+node: {devices: 2}
+links:
+  - {name: node, ranks: 2, latency: 2.0e-6, device: 1.0e9}
+  - {name: net, ranks: 0, latency: 1.0e-5, device: 1.0e8}
+YAML
+}
+on_machine() { # layout ranks: what is planned on it
+    run_file "$1"
+    echo "machine: {file: $tmp/m.yaml, memory_fraction: 1.0}" >>"$tmp/r.yaml"
+    "$plan" "$tmp/r.yaml" --ranks "$2" --json 2>/dev/null
+}
+kept() { sed -n 's/.*"zero_cache": \([0-9]*\).*/\1/p'; }
+needs() { sed -n 's/.*"total": \([0-9]*\)}.*/\1/p'; }
+machine 1GiB
+for n in 0 2 8; do on_machine "data: 2, zero: 3, zero_cache: $n" 2 | needs >"$tmp/needs-$n"; done
+is "auto with room for all keeps all" "$(on_machine 'data: 2, zero: 3, zero_cache: auto' 2 | kept)" 8
+machine "$(cat "$tmp/needs-2")B"
+is "with room for two, two" "$(on_machine 'data: 2, zero: 3, zero_cache: auto' 2 | kept)" 2
+is "which fill it to the byte" "$(on_machine 'data: 2, zero: 3, zero_cache: auto' 2 | needs)" "$(cat "$tmp/needs-2")"
+machine "$(cat "$tmp/needs-0")B"
+is "with room for none, none" "$(on_machine 'data: 2, zero: 3, zero_cache: auto' 2 | kept)" ""
+is "and without a machine none" "$(run_file 'data: 2, zero: 3, zero_cache: auto'; "$plan" "$tmp/r.yaml" --ranks 2 --json 2>/dev/null | kept)" ""
+machine "$(cat "$tmp/needs-2")B"
+search() { # layout: what is found for two ranks
+    run_file "$1"
+    echo "machine: {file: $tmp/m.yaml, memory_fraction: 1.0}" >>"$tmp/r.yaml"
+    "$plan" search "$tmp/r.yaml" --gpus 2 --top 1 --write "$tmp/best.yaml" 2>/dev/null
+}
+search 'data: 2, zero: 3' >"$tmp/found"
+ok "a search finds as many" grep -q 'zero 3, [1-9][0-9]* layers* gathered once' "$tmp/found"
+ok "and writes them" grep -q 'zero_cache: [1-9]' "$tmp/best.yaml"
+search 'data: 2, zero: 3, zero_cache: 0' >"$tmp/found"
+is "but not where the run file says none" "$(grep -c 'gathered once' "$tmp/found")" 0
+
 # --- the text ---------------------------------------------------------------------------------------
 run_file 'data: 2, zero: 3, zero_cache: 2'
 "$plan" "$tmp/r.yaml" --ranks 2 --explain 0 >"$tmp/text" 2>/dev/null
