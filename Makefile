@@ -50,8 +50,15 @@ HDF5_LIBS   ?= $(if $(HDF5_A),$(HDF5_A) $(filter -lsz -lz,$(shell sed -n 's/^ *E
 YAML_LIBS   := $(shell pkg-config --libs yaml-0.1 2>/dev/null || echo -lyaml)
 HWLOC_LIBS  := $(shell pkg-config --libs hwloc 2>/dev/null || echo -lhwloc)
 JSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null || echo -ljansson)
-# Optional: without its header kernels/zfp_none.c says that codec zfp is not here.
-ZFP_LIBS    ?= $(if $(wildcard $(addsuffix /zfp.h,/usr/include /usr/local/include $(subst :, ,$(CPATH)))),-lzfp)
+# Optional, each by its header: without it a file *_none.c in its place says what is not here.
+with_header  = $(if $(wildcard $(addsuffix /$(1),/usr/include /usr/include/$(ARCH)-linux-gnu /usr/local/include $(subst :, ,$(CPATH)))),$(2))
+ZFP_LIBS    ?= $(call with_header,zfp.h,-lzfp)
+PCRE2_LIBS  ?= $(call with_header,pcre2.h,-lpcre2-8)
+UTF8_LIBS   ?= $(call with_header,utf8proc.h,-lutf8proc)
+ZLIB_LIBS   ?= $(call with_header,zlib.h,-lz)
+ZSTD_LIBS   ?= $(call with_header,zstd.h,-lzstd)
+NOT_HERE    := kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c lib/token/$(if $(PCRE2_LIBS),regex_none,regex).c \
+               lib/token/$(if $(UTF8_LIBS),unicode_none,unicode).c lib/data/$(if $(ZLIB_LIBS),gzip_none,gzip).c lib/data/$(if $(ZSTD_LIBS),zstd_none,zstd).c
 # Only a benchmark compares with OpenBLAS, and does without it.
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS ?= $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
@@ -74,10 +81,10 @@ NVFLAGS  := -O3 -std=c++17 -lineinfo $(NVSMALL) -I. -Xcompiler -fPIC,-Wall $(for
 CUDNN_C  := kernels/cuda/cudnn.c kernels/cuda/sdpa.c kernels/cuda/sdpa_graph.c
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
-LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) -fopenmp -lpthread -lm -ldl
+LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
-LIB_SRC  := $(filter-out kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c,$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
+LIB_SRC  := $(filter-out $(NOT_HERE),$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
             $(foreach f,isa bulk,$(firstword $(wildcard kernels/$f/$(ARCH).c) kernels/$f/other.c))
 BIN_SRC  := $(wildcard bin/sennit_*.c)
 ISA_SRC  := $(wildcard kernels/cpu/*.c kernels/cpu/gemm/*.c)
@@ -332,8 +339,8 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report) \
-             lib/data/data*.c lib/state/state.c checkpoint/*/*.c slurm/*/*.c kernels/codec.c kernels/$(if $(ZFP_LIBS),zfp,zfp_none).c kernels/cpu/codec*.c)
+DEEP_SRC  := $(filter-out $(NOT_HERE),$(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report token) \
+             lib/data/*.c lib/state/state.c checkpoint/*/*.c slurm/*/*.c kernels/codec.c kernels/zfp*.c kernels/cpu/codec*.c))
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)
 	@BUILD=build/deep FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run $(notdir $^)
@@ -346,7 +353,7 @@ build/deep/lib.a: $(DEEP_SRC:%.c=build/deep/%.o)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
 build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
-	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
+	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
 	@tools/deps bench || echo 'make: products are compared with no other library' >&2
@@ -372,6 +379,9 @@ info: ## What was found on this machine and what was not
 	@echo 'BLAS to compare with $(or $(BLAS_LIBS),none)'
 	@echo "MPI                  $(MPICC) ($$(tests/mpi/flags family $(MPICC))), started by $(or $(MPIRUN),srun)"
 	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
+	@echo 'patterns of tokenizers $(or $(PCRE2_LIBS),left out: no pcre2.h here)'
+	@echo 'classes of characters $(or $(UTF8_LIBS),left out: no utf8proc.h here)'
+	@echo 'packed texts        .gz: $(or $(ZLIB_LIBS),left out: no zlib.h here), .zst: $(or $(ZSTD_LIBS),left out: no zstd.h here)'
 	@echo 'ranges (NVTX)       $(if $(NVCC),$(if $(filter %nvtx.c,$(NVTX_C)),in the plugin,left out: no nvtx3/nvToolsExt.h in $(CUDA)/include),no nvcc here)'
 	@echo 'instruction sets     $(ISAS) $(BF16_ISAS) (chosen at run time)'
 

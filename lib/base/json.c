@@ -210,7 +210,8 @@ static int unescape(char out[4], const char *p, const char *end, size_t *used)
     }
     unsigned code = hex4(p + 1);
     *used = 5;
-    if (code >= 0xd800 && code < 0xdc00 && p + 11 <= end && p[5] == '\\' && p[6] == 'u') {
+    if (code >= 0xd800 && code < 0xdc00 && p + 11 <= end && p[5] == '\\' && p[6] == 'u' &&
+        hex4(p + 7) >> 10 == 0xdc00 >> 10) {
         code = 0x10000 + ((code - 0xd800) << 10) + ((hex4(p + 7) - 0xdc00) & 0x3ff);
         *used = 11;
     }
@@ -244,6 +245,28 @@ bool sn_json_text(struct sn_json v, char *out, size_t room)
     if (room)
         out[n] = '\0';
     return true;
+}
+
+int64_t sn_json_unescape(struct sn_json v, char *out)
+{
+    if (!v.at || *v.at != '"')
+        return -1;
+    char *to = out;
+    for (const char *p = v.at + 1, *end = v.at + v.len - 1; p < end;) {
+        const char *slash = memchr(p, '\\', (size_t)(end - p));
+        size_t used, plain = (size_t)((slash ? slash : end) - p);
+        memcpy(to, p, plain);
+        to += plain;
+        p += plain;
+        if (slash) {
+            char bytes[4];
+            int n = unescape(bytes, p + 1, end, &used);
+            memcpy(to, bytes, (size_t)n);
+            to += n;
+            p += used + 1;
+        }
+    }
+    return to - out;
 }
 
 double sn_json_get_number(struct sn_json object, const char *name, double otherwise)

@@ -34,6 +34,10 @@ bool sn_json_bool(struct sn_json v, bool *out);
 /* Unescaped, as UTF-8; what does not fit is cut off. */
 bool sn_json_text(struct sn_json v, char *out, size_t room);
 
+/* All of a text, which may hold NUL, unescaped into `out` of at least v.len bytes: its bytes; -1: it
+ * is no text. A surrogate without its other half becomes bytes that are no valid UTF-8. */
+int64_t sn_json_unescape(struct sn_json v, char *out);
+
 /* The same for a member: its value, or `otherwise`. The text is "" otherwise. */
 double sn_json_get_number(struct sn_json object, const char *name, double otherwise);
 int64_t sn_json_get_integer(struct sn_json object, const char *name, int64_t otherwise);
