@@ -241,10 +241,12 @@ struct sn_text_place {
 /* What the order of operations is weighed by (lib/program/order.c), in seconds and per second.
  * flops 0: no machine is named, and operations stay as they are emitted. By enum sn_group, of
  * which there are no more: */
-enum { SN_OVERLAP_GROUPS = 24 };
+enum { SN_OVERLAP_GROUPS = 24, SN_OVERLAP_LEVELS = 5 };
 struct sn_overlap_rates {
     double flops, bytes;                                      /* of products; of memory */
     double start[SN_OVERLAP_GROUPS], link[SN_OVERLAP_GROUPS]; /* of a message, and its bytes sent */
+    /* behind the start: how much of links of each level a message takes, 0 .. 1, and how many it is at once */
+    float busy[SN_OVERLAP_GROUPS][SN_OVERLAP_LEVELS], messages[SN_OVERLAP_GROUPS];
 };
 
 /* What is named here is read by lib/machine/named.h. None of it changes what a run computes. */

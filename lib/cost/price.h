@@ -11,7 +11,7 @@
 #ifndef SN_PRICE_H
 #define SN_PRICE_H
 
-#include "lib/cost/lanes.h"
+#include "lib/program/lanes.h"
 #include "lib/machine/machine.h"
 #include "lib/machine/software.h"
 #include "lib/program/program.h"
@@ -80,6 +80,9 @@ double sn_price_comm(const struct sn_pricer *p, const struct sn_program *prog,
  * operations. */
 void sn_price_uses(struct sn_link_use *out, const struct sn_pricer *p,
                    const struct sn_program *prog, const struct sn_op *op);
+/* The same of an all-gather of so many bytes of each member. */
+void sn_price_gather_uses(struct sn_link_use *out, const struct sn_pricer *p, int64_t bytes,
+                          enum sn_group q);
 /* Seconds of any operation on its stream: of what ranks send, those that the trainer does not hide. */
 double sn_price_shown(const struct sn_pricer *p, const struct sn_program *prog,
                       const struct sn_op *op);

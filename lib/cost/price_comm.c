@@ -250,6 +250,16 @@ static void collective_uses(struct sn_link_use *out, const struct sn_pricer *p,
     }
 }
 
+void sn_price_gather_uses(struct sn_link_use *out, const struct sn_pricer *p, int64_t bytes,
+                          enum sn_group q)
+{
+    const struct sn_communication c = {.kind = SN_ALL_GATHER, .n = bytes, .dtype = SN_U8};
+    double all = sn_price_collective(p, SN_ALL_GATHER, bytes, SN_U8, q);
+    *out = (struct sn_link_use){.messages = 0};
+    if (all > 0)
+        collective_uses(out, p, &c, q, (double)bytes, all);
+}
+
 /* What was measured on one level is all busy time: it has no parts. */
 void sn_price_uses(struct sn_link_use *out, const struct sn_pricer *p,
                    const struct sn_program *prog, const struct sn_op *op)

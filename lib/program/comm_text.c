@@ -35,6 +35,7 @@ void sn_wait_add(struct sn_program *p, int id)
     op->waits_for = id;
     op->per_slot = posted.per_slot;
     op->is_weight_grad = posted.is_weight_grad;
+    op->is_input_grad = posted.is_input_grad;
 }
 
 void sn_comm_run(struct sn_program *p, const struct sn_op *op)

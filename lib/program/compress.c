@@ -107,6 +107,7 @@ static struct sn_op part_of(struct pass *x, const struct sn_coded_move *m, const
     op.tag = was->tag;
     op.per_slot = was->per_slot;
     op.is_weight_grad = was->is_weight_grad;
+    op.is_input_grad = was->is_input_grad;
     op.codable = was->codable;
     a->stream.coded = (enum sn_coded)(was->codable - 1);
     a->stream.levels = sn_leg_codecs(x->j, m, l, a->stream.codec);

@@ -270,6 +270,7 @@ void sn_grad_move(struct sn_emit *e, const struct sn_op *f)
     op.out[SN_MOVE_TO] = sn_view_all(e->p, dx);
     op.attr = f->attr;
     op.codable = f->codable;
+    op.is_input_grad = true;
     sn_comm_run(e->p, &op);
     contribute(e, f->in[SN_MOVE_FROM], sn_view_all(e->p, sn_exact_rounded(e, dx)));
 }

@@ -409,6 +409,23 @@ const struct sn_class_row *sn_class_row(enum sn_class c)
     return &of[c];
 }
 
+enum sn_carried sn_op_carries(const struct sn_op *op)
+{
+    bool sums = op->is_weight_grad && sn_op_row(op->kind)->is_sum; /* gathers of activations may be delayed, too */
+    if (sums || op->codable == 1 + SN_CODED_DATA)
+        return SN_CARRIED_WEIGHT_GRADS;
+    if (op->codable == 1 + SN_CODED_ZERO)
+        return SN_CARRIED_WEIGHTS;
+    return op->is_input_grad ? SN_CARRIED_INPUT_GRADS : SN_CARRIED_OTHER;
+}
+
+const char *sn_carried_name(enum sn_carried c)
+{
+    static const char *const name[SN_NCARRIED] = {"other", "input gradients", "weight gradients",
+                                                  "weights"};
+    return name[c];
+}
+
 const char *sn_arena_name(enum sn_arena a)
 {
     static const char *const name[SN_NARENAS] = {"state", "scratch"};

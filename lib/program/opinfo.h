@@ -122,6 +122,17 @@ static inline bool sn_op_is_alone(const struct sn_job *j, const struct sn_op *op
     return sn_op_communicates(op) && j->group_size[op->group] == 1;
 }
 
+/* What a message carries. */
+enum sn_carried {
+    SN_CARRIED_OTHER,       /* activations, statistics, gradients of experts' rows */
+    SN_CARRIED_INPUT_GRADS, /* of a move of the model, whose ranks' parts are summed or gathered */
+    SN_CARRIED_WEIGHT_GRADS,
+    SN_CARRIED_WEIGHTS,
+    SN_NCARRIED
+};
+enum sn_carried sn_op_carries(const struct sn_op *op);
+const char *sn_carried_name(enum sn_carried c);
+
 /* opcost.c, for rows: */
 double sn_flops_gemm(const struct sn_op *op);
 double sn_flops_expert_gemm(const struct sn_op *op);

@@ -2,8 +2,8 @@
  * order.c - the order of a segment's operations, so that messages are hidden behind what computes.
  *
  * List scheduling (order_find.c) (Graham 1969; by the longest path to the end, Hu 1961) against a
- * clock: one stream computes, messages have theirs (sn_op_clock). A message is posted as soon as its inputs are
- * there, and waited for when nothing else is left to compute. Weight gradients, whose way to the
+ * clock: one stream computes, messages have theirs (sn_op_clock) and share links (lanes.h). A
+ * message is posted as soon as its inputs are there, and waited for when nothing else is left to compute. Weight gradients, whose way to the
  * end is short, and what is computed again, whose inputs have long been there, so come to stand in
  * the waits of tensor, context, expert and data communication alike (Merak, arXiv 2206.04959;
  * AxoNN's overlap, arXiv 2305.13525, section V).
@@ -103,6 +103,8 @@ static void add_node(struct sn_ordering *o, int first, int n, int *last_out)
     if (is_one && sn_op_is_posted(op) && sn_op_meets_others(o->job, op)) {
         x->stream = sn_op_clock(op);
         x->message = sn_order_message(o->job, o->p, op);
+        x->use = sn_order_use(o->job, o->p, op);
+        x->gathers_weights = sn_op_carries(op) == SN_CARRIED_WEIGHTS;
     }
     for (int i = first; i < first + n; i++) {
         touch_op(o, o->n - 1, &o->p->ops[i]);
@@ -247,4 +249,6 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     sn_free(o.home);
     sn_free(o.found);
     sn_free(o.best);
+    sn_lanes_fini(&o.links);
+    sn_lanes_fini(&o.ahead);
 }

@@ -2,7 +2,10 @@
  * order_find.c - an order of a segment's operations, by list scheduling against a clock.
  *
  * Of what may come next that comes which posts a message; then what need not be waited for; then what
- * has the longest way to the end. As short texts allow more tries, other orders are looked for with
+ * has the longest way to the end. Where computing would stand, what fits the gap best comes before what
+ * is longer, which is left for longer gaps, and a gap that is short beside all that could fill it is waited
+ * for. As short texts allow more tries, other orders are looked for without that, with gathers of weights that
+ * are posted no earlier than in the text, with
  * ranks off the longest way, with posts that wait for their turn and waits that do not, and in very
  * short ones single operations are moved. The best by the clock is taken: of 200 programs of 14
  * operations none takes longer than the best of all orders (tests/unit/program/test_order_best.c).
@@ -69,6 +72,17 @@ double sn_order_message(const struct sn_job *j, const struct sn_program *p, cons
     return share_of(p, op) * (r->start[op->group] + (double)bytes / r->link[op->group]);
 }
 
+struct sn_link_use sn_order_use(const struct sn_job *j, const struct sn_program *p,
+                                const struct sn_op *op)
+{
+    const struct sn_overlap_rates *r = &j->config->overlap_rates;
+    double all = sn_order_message(j, p, op), start = share_of(p, op) * r->start[op->group];
+    struct sn_link_use use = {.messages = r->messages[op->group]};
+    for (int i = 0; i < SN_LINK_LEVELS && all > start; i++)
+        use.of[i] = r->busy[op->group][i] * (float)((all - start) / all);
+    return use;
+}
+
 /* --- memory ----------------------------------------------------------------------------------- */
 
 typedef void on_buffer(struct sn_ordering *o, int buf, int64_t *bytes);
@@ -124,6 +138,32 @@ static void count_uses(struct sn_ordering *o)
 }
 /* --- the clock -------------------------------------------------------------------------------- */
 
+static void is_done(void *arg, int64_t node, double begin, double end)
+{
+    struct sn_ordering *o = arg;
+    (void)begin;
+    o->node[node].done = end;
+}
+
+/* A message is under way, beside others that it may share links with: until when all of them are, by now. */
+static void post(struct sn_ordering *o, int node)
+{
+    struct sn_order_node *x = &o->node[node];
+    struct sn_link_post what = {.id = node, .seconds = x->message, .use = x->use};
+    int lane = x->stream < SN_CLOCK_QUEUE ? (int)SN_LINK_RINGS : x->stream - SN_CLOCK_QUEUE;
+    x->done = o->clock.now;
+    if (x->message <= 0)
+        return;
+    sn_lanes_clear(&o->ahead);
+    if (!sn_lanes_post(&o->links, lane, o->clock.now, &what) ||
+        !sn_lanes_copy(&o->ahead, &o->links, 0)) {
+        o->failed = true;
+        return;
+    }
+    while (sn_lanes_next(&o->ahead))
+        continue;
+}
+
 static void place(struct sn_ordering *o, int node)
 {
     struct sn_order_clock *c = &o->clock;
@@ -134,17 +174,25 @@ static void place(struct sn_ordering *o, int node)
     c->now += x->seconds;
     if (x->is_wait && x->posted >= 0)
         c->now = fmax(c->now, o->node[x->posted].done);
-    if (x->stream != SN_STREAM_COMPUTE) {
-        x->done = fmax(c->now, c->free[x->stream]) + x->message;
-        c->free[x->stream] = x->done;
-    }
+    if (x->stream != SN_STREAM_COMPUTE)
+        post(o, node);
+    else if (node >= c->reach)
+        c->reach = node + 1;
     x->is_placed = true;
+}
+
+static void start_clock(struct sn_ordering *o)
+{
+    o->clock = (struct sn_order_clock){0};
+    sn_lanes_clear(&o->links);
+    o->links.ended = o->ahead.ended = is_done;
+    o->links.arg = o->ahead.arg = o;
+    count_uses(o);
 }
 
 double sn_order_play_text(struct sn_ordering *o)
 {
-    o->clock = (struct sn_order_clock){0};
-    count_uses(o);
+    start_clock(o);
     for (int i = 0; i < o->n; i++)
         place(o, i);
     o->limit = o->clock.peak + (int64_t)((double)o->clock.peak * SLACK);
@@ -180,10 +228,65 @@ static bool is_better(const struct sn_ordering *o, int a, int b)
     return x->rank > y->rank || (x->rank == y->rank && a < b);
 }
 
+/* What may come next, as far as a gap of computing is concerned. */
+struct sn_order_gap {
+    int first;  /* what takes no time: it posts, or waits for what is there */
+    int kernel; /* that has the longest way */
+    int wait;   /* that stands, with the longest way */
+};
+
+static void look_at(const struct sn_ordering *o, struct sn_order_gap *g, int i)
+{
+    const struct sn_order_node *x = &o->node[i];
+    bool is_free = x->seconds <= 0 && stands(o, x) <= 0;
+    int *best = is_free ? &g->first : x->is_wait ? &g->wait : &g->kernel;
+    if (*best < 0 || x->rank > o->node[*best].rank)
+        *best = i;
+}
+
+/* Is a kernel of a seconds before one of b where computing would stand so long? The longest that fits, else the
+ * shortest. */
+static bool fills_better(double a, double b, double gap)
+{
+    return (a <= gap) == (b <= gap) ? (a <= gap ? a > b : a < b) : a <= gap;
+}
+
+/* The text has come so far that it gathers weights up to here. */
+static int gathers_until(const struct sn_ordering *o)
+{
+    int i = o->clock.reach;
+    while (i < o->n && (o->node[i].is_placed || o->node[i].gathers_weights))
+        i++;
+    return o->rule.in_time ? i : o->n;
+}
+
+/* As choose, with gaps that are filled by what fits them: what is long is left for long ones. */
+static int choose_fitting(struct sn_ordering *o, int next, int end)
+{
+    struct sn_order_gap g = {-1, -1, -1};
+    int gathers = gathers_until(o);
+    for (int i = next; i < end; i++)
+        if (o->node[i].n_before == 0 && !o->node[i].is_placed &&
+            (i == next || (fits(o, i) && (i < gathers || !o->node[i].gathers_weights))))
+            look_at(o, &g, i);
+    if (g.first >= 0)
+        return g.first;
+    if (g.wait < 0 || g.kernel < 0 || o->node[g.kernel].rank >= o->node[g.wait].rank)
+        return g.kernel >= 0 ? g.kernel : g.wait;
+    double gap = stands(o, &o->node[g.wait]);
+    for (int i = next; i < end; i++)
+        if (o->node[i].n_before == 0 && !o->node[i].is_placed && o->node[i].seconds > 0 &&
+            fills_better(o->node[i].seconds, o->node[g.kernel].seconds, gap) && fits(o, i))
+            g.kernel = i;
+    return gap < o->rule.patience * o->node[g.kernel].seconds ? g.wait : g.kernel;
+}
+
 /* The node that comes next; `next` is the first of the text that is left, which always may. */
 static int choose(struct sn_ordering *o, int next)
 {
     int best = next, end = o->n - next < AHEAD ? o->n : next + AHEAD;
+    if (o->rule.fills)
+        return choose_fitting(o, next, end);
     for (int i = next + 1; i < end; i++)
         if (o->node[i].n_before == 0 && !o->node[i].is_placed && is_better(o, i, best) &&
             fits(o, i))
@@ -194,8 +297,7 @@ static int choose(struct sn_ordering *o, int next)
 static void find_order(struct sn_ordering *o)
 {
     int next = 0;
-    o->clock = (struct sn_order_clock){0};
-    count_uses(o);
+    start_clock(o);
     for (int i = 0; i < o->n; i++) {
         o->node[i].is_placed = false;
         o->node[i].n_before = o->node[i].needs;
@@ -211,13 +313,20 @@ static void find_order(struct sn_ordering *o)
     }
 }
 
-/* The k-th way to choose. Ranks off the longest way by up to a quarter, a half, ...; the first is by
- * the longest way alone. */
+/* The k-th way to choose. The first ones go by the longest way alone; later ones have ranks off it by up
+ * to a quarter, a half, ... */
 static void set_rule(struct sn_ordering *o, int k)
 {
-    static const double patience[] = {0, 1, 4, 16};
-    double off = k == 0 ? 0 : 0.25 * (1 + k % 5);
-    o->rule = (struct sn_order_rule){patience[k % 4], k % 4 != 0};
+    static const double patience[] = {0, 1, 4, 16}, fills[] = {0.25, 0.5, 1, 0.125};
+    enum { FILL, FILL_IN_TIME, POST_FIRST, POST_LATE, KINDS, WAYS = 4 };
+    int kind = k / WAYS % KINDS, way = k % WAYS;
+    double off = k < WAYS * KINDS ? 0 : 0.25 * (1 + k % 5);
+    o->rule = (struct sn_order_rule){
+        .patience = kind <= FILL_IN_TIME ? fills[way] : patience[way],
+        .fills = kind <= FILL_IN_TIME,
+        .in_time = kind == FILL_IN_TIME,
+        .posts_late = kind == POST_LATE && way > 0,
+    };
     for (int i = 0; i < o->n; i++)
         o->node[i].rank =
             o->node[i].tail * (1 + off * (2 * sn_rng_uniform((uint64_t)k, (uint64_t)i) - 1));
@@ -249,8 +358,7 @@ static bool move(struct sn_ordering *o, int from, int to)
 
 static double play_found(struct sn_ordering *o)
 {
-    o->clock = (struct sn_order_clock){0};
-    count_uses(o);
+    start_clock(o);
     for (int n = 0; n < o->n; n++)
         place(o, o->found[n]);
     return o->clock.peak <= o->limit ? o->clock.now : INFINITY;

@@ -8,20 +8,23 @@
 #define SN_ORDER_INNER_H
 
 #include "lib/program/build.h"
+#include "lib/program/lanes.h"
 
 struct sn_order_node {
     int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
     double seconds; /* of computing */
-    double message; /* of what it posts, when its stream is free */
+    double message; /* of what it posts, when its stream is free and nobody else uses its links */
+    struct sn_link_use use; /* of those */
     int stream;     /* of that; COMPUTE: it posts nothing that meets other ranks */
     int posted;     /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
     bool is_wait;
+    bool gathers_weights;
     int needs;    /* nodes that have to come before it */
     int n_before; /* of those, that have not yet */
     int edges;    /* the first of those to nodes that come after it; -1 */
     double tail;  /* seconds of the longest way from its begin to the segment's end */
     double rank;  /* by which it is chosen: its tail, or not far from it */
-    double done;  /* when what it posted is */
+    double done;  /* when what it posted is, if nothing else is posted */
     bool is_placed;
 };
 
@@ -39,13 +42,16 @@ struct sn_order_use {
 };
 
 struct sn_order_clock {
-    double now, free[SN_NCLOCKS];
+    double now;
     int64_t live, peak; /* bytes of temporaries */
+    int reach;          /* the node behind the last of the text that is placed and posts nothing */
 };
 
 struct sn_order_rule {
     double patience; /* seconds that are waited for, over those of what would be computed instead */
     bool posts_late; /* what posts does not come first */
+    bool fills;      /* a wait is filled by what fits it, else by what has the longest way */
+    bool in_time;    /* weights are gathered no earlier than in the text: links are for others till then */
 };
 
 struct sn_ordering {
@@ -63,9 +69,13 @@ struct sn_ordering {
     int n, n_edges, cap_edges;
     int64_t limit; /* bytes of temporaries */
     struct sn_order_clock clock;
+    struct sn_lanes links, ahead; /* what is under way now, and how that will go on */
     bool failed;
 };
 
+/* Of a message (sn_order_message), what it takes of the links that it crosses. */
+struct sn_link_use sn_order_use(const struct sn_job *j, const struct sn_program *p,
+                                const struct sn_op *op);
 /* As the text has them: plays it, and lets other orders take SLACK more than it does. Seconds. */
 double sn_order_play_text(struct sn_ordering *o);
 /* The best order that is found, in o->best. Seconds. */

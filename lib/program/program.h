@@ -202,6 +202,7 @@ struct sn_op {
     int waits_for; /* WAIT: id of the posted operation */
     bool per_slot; /* posts and waits of different slots are apart */
     bool is_weight_grad; /* may be delayed with the weight gradients */
+    bool is_input_grad;  /* of a move of the model: its gradient's */
     bool extra; /* of rows beyond the experts' window: neighbours that are are run together, once
                  * for each further round */
 };

@@ -56,6 +56,8 @@ static void add_slice(struct sn_str *out, int pid, int tid, const struct sn_trac
         sn_str_add(out, ",\"for\":");
         sn_str_add_json(out, s->waiting);
     }
+    if (s->carries)
+        sn_str_add(out, ",\"carries\":\"%s\"", s->carries);
     sn_str_add(out, "}}");
 }
 

@@ -39,6 +39,7 @@ struct sn_trace_slice {
     int64_t bytes;       /* -1: not said */
     double planned;      /* seconds that this operation was planned to take; < 0: not said */
     const char *waiting; /* the operation that is waited for; NULL: none */
+    const char *carries; /* of what is sent, or waited for; NULL: not said */
 };
 
 /* What says nothing but name and times. */

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 static_assert((int)SN_NGROUPS <= (int)SN_OVERLAP_GROUPS, "rates of all groups have their place");
+static_assert((int)SN_LINK_LEVELS == (int)SN_OVERLAP_LEVELS, "and those of all levels");
 
 /* The line through a short and a long message of a group. */
 static void rate_group(struct sn_overlap_rates *out, const struct sn_pricer *p, enum sn_group q)
@@ -15,6 +16,11 @@ static void rate_group(struct sn_overlap_rates *out, const struct sn_pricer *p, 
     double first = sn_price_collective(p, SN_ALL_GATHER, SHORT, SN_U8, q),
            last = sn_price_collective(p, SN_ALL_GATHER, LONG, SN_U8, q);
     double sent = (double)sn_collective_bytes(SN_ALL_GATHER, LONG - SHORT, SN_U8, members, 0);
+    struct sn_link_use use;
+    sn_price_gather_uses(&use, p, LONG, q);
+    for (int i = 0; i < SN_LINK_LEVELS; i++)
+        out->busy[q][i] = use.of[i];
+    out->messages[q] = use.messages;
     out->start[q] = first;
     out->link[q] = last > first && sent > 0 ? sent / (last - first) : 1e30; /* nobody to send to */
 }

@@ -4,7 +4,7 @@
  * Each stage has a computing stream, which runs its schedule, and a queue for each axis, in which
  * collectives run one after another in the order of posting (as lib/comm/comm_engine.h has them, and
  * devices their streams). Queues are under way side by side, and slower where they want more of a
- * link together than it has (lib/cost/lanes.h). Sends and receives are under way apart from both: a
+ * link together than it has (lib/program/lanes.h). Sends and receives are under way apart from both: a
  * transfer begins when both of its ends are posted; the steps of a ring share a link and so follow
  * one another. Where ranks agree all that was posted is waited for first. A WAIT stops computing until what it
  * waits for is complete. What is lost so is `idle` until the other stage has begun its part, and

@@ -22,6 +22,7 @@
 #include "lib/sim/sim_stage.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct paths {
@@ -151,13 +152,15 @@ static bool is_here(const struct sn_job *j, const struct sn_op *op)
     return true;
 }
 
-static void fill(struct paths *x, const struct sn_pricer *p)
+/* Kernels, and messages that carry `what`; SN_NCARRIED: all. */
+static void fill(struct paths *x, const struct sn_pricer *p, enum sn_carried what)
 {
     for (int c = 0; c < x->p->n_segments; c++)
         for (int i = x->p->segments[c].first; i < x->p->segments[c].first + x->p->segments[c].n;
              i++) {
             const struct sn_op *op = &x->p->ops[i];
-            x->seconds[i] = is_here(x->job, op) ? seconds_of(x, p, i) : 0;
+            bool counts = !sn_op_communicates(op) || what == SN_NCARRIED || sn_op_carries(op) == what;
+            x->seconds[i] = counts && is_here(x->job, op) ? seconds_of(x, p, i) : 0;
             x->runs[i] = sn_program_runs(x->p, c, op->when);
             sn_price_uses(&x->use[i], p, x->p, op);
         }
@@ -190,6 +193,27 @@ static int agreement(const struct sn_program *p)
     return i;
 }
 
+/* Before the agreement of all ranks, that, and behind it. */
+static double least(struct paths *x, struct item *item)
+{
+    int agrees = agreement(x->p);
+    double seconds = exposed(x, 0, agrees, item);
+    if (agrees < x->p->n_ops)
+        seconds += x->seconds[agrees] + exposed(x, agrees + 1, x->p->n_ops, item);
+    return seconds;
+}
+
+/* Of messages that carry `what` alone: how long they take, and the bound of the stage without the others. */
+static void find_least_of(struct sn_waits *w, struct paths *x, const struct sn_pricer *p,
+                          enum sn_carried what, struct item *item)
+{
+    struct sn_waits_sum *s = &w->of_what[what];
+    fill(x, p, what);
+    for (int i = 0; i < x->p->n_ops; i++)
+        s->alone += sn_op_is_posted(&x->p->ops[i]) ? x->runs[i] * x->seconds[i] : 0;
+    s->least = s->alone > 0 ? least(x, item) : 0;
+}
+
 static enum sn_status find_least(struct sn_waits *w, const struct sn_pricer *p, struct sn_err *err)
 {
     const struct sn_program *prog = &w->job->train;
@@ -205,11 +229,10 @@ static enum sn_status find_least(struct sn_waits *w, const struct sn_pricer *p, 
         x.tail = all + 2 * ops;
         x.runs = all + 3 * ops;
         x.at = all + 4 * ops;
-        fill(&x, p);
-        int agrees = agreement(prog);
-        w->least = exposed(&x, 0, agrees, item);
-        if (agrees < prog->n_ops)
-            w->least += x.seconds[agrees] + exposed(&x, agrees + 1, prog->n_ops, item);
+        for (int what = 0; what < SN_NCARRIED; what++)
+            find_least_of(w, &x, p, (enum sn_carried)what, item);
+        fill(&x, p, SN_NCARRIED);
+        w->least = least(&x, item);
     }
     sn_free(all);
     sn_free(x.use);
@@ -236,6 +259,10 @@ enum sn_status sn_waits_find(struct sn_waits *out, const struct sn_stages *s,
             w.message[a] += w.of[i].message;
             w.hidden[a] += w.of[i].hidden;
             w.exposed[a] += w.of[i].exposed;
+            struct sn_waits_sum *sum = &w.of_what[sn_op_carries(&prog->ops[i])];
+            sum->message += w.of[i].message;
+            sum->hidden += w.of[i].hidden;
+            sum->exposed += w.of[i].exposed;
         }
         st = find_least(&w, p, err);
     }
@@ -274,6 +301,21 @@ static void print_sum(struct sn_str *out, const char *name, const double ms[3], 
                ms[1] * 1e3, ms[2] * 1e3, step > 0 ? 100 * ms[2] / step : 0);
 }
 
+/* What of all messages that carry the same, each alone, could be hidden: all but their own bound. */
+static void print_what(struct sn_str *out, const struct sn_waits *w)
+{
+    for (int c = 0; c < SN_NCARRIED; c++) {
+        const struct sn_waits_sum *s = &w->of_what[c];
+        const double ms[] = {s->message, s->hidden, s->exposed};
+        char name[64];
+        (void)snprintf(name, sizeof(name), "%s; at most %.3f of %.3f hidden",
+                       sn_carried_name((enum sn_carried)c), (s->alone - s->least) * 1e3,
+                       s->alone * 1e3);
+        if (s->message > 0 || s->exposed > 0)
+            print_sum(out, name, ms, w->step);
+    }
+}
+
 void sn_waits_text(struct sn_str *out, const struct sn_waits *w)
 {
     const struct sn_program *p = &w->job->train;
@@ -296,6 +338,7 @@ void sn_waits_text(struct sn_str *out, const struct sn_waits *w)
             print_sum(out, sn_axis_name((enum sn_axis)a), ms, w->step);
     }
     print_sum(out, "all", all, w->step);
+    print_what(out, w);
     sn_str_add(out, "  %-69s %10.3f  %.1f %% of the step\n",
                w->job->stages > 1 ? "no order of these stands for less, or idles for the rest"
                                   : "no order of these stands for less",

@@ -2,6 +2,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/program/opinfo.h"
 #include "lib/report/picture.h"
 #include "lib/report/trace.h"
 
@@ -105,6 +106,7 @@ static void add_transfer(struct writing *w, struct rank *r, const struct sn_op *
     s->name = op->label;
     s->axis = sn_axis_name(axis);
     s->bytes = sn_sim_bytes(w->env->stages->job[r->stage], op);
+    s->carries = sn_carried_name(sn_op_carries(op));
     if (w->env->pricer && op->kind != SN_OP_RECV) /* its time is the sender's */
         s->planned = sn_price_comm(w->env->pricer, r->program, op);
     sn_trace_transfer(&w->text, &r->process, axis, s);
@@ -121,6 +123,8 @@ static void add_operation(struct writing *w, const struct rank *r, const struct 
         s->axis = sn_axis_name(sn_group_axis(op->group));
         (void)snprintf(name, sizeof(name), "%s %s", sn_event_name(SN_EVENT_WAIT), s->axis);
         s->waiting = op->label;
+        s->carries = sn_carried_name(
+            sn_op_carries(&r->program->ops[r->program->op_of_id[op->waits_for]]));
     } else if (w->env->pricer && op->kind < SN_NKERNELS) {
         s->planned = sn_price_op(w->env->pricer, r->program, op);
     }

@@ -111,6 +111,28 @@ like "piece by piece" "$out" 'backward [0-9]*\.\.[0-9]*, forward [0-9]*\.\.'
 like "each wait is told with what hides it" "$out" 'l20.ffn.down  *tensor  *[0-9.]*  *[0-9.]*  *[0-9.]*  gemm l[0-9]*.ffn'
 like "and each axis" "$out" '^  tensor  *[0-9.]*  *[0-9.]*  *[0-9.]*  [0-9.]* % of the step$'
 like "and what no order hides" "$out" 'no order of these stands for less'
+
+# --- sums of input gradients, each behind products that fit it (of a grid, AxoNN's overlap) --------
+cat >"$tmp/slow.yaml" <<'YAML'
+name: slow
+source: made up, so that products take longer than messages
+device: {memory: 1GiB, bandwidth: 1.0e12, overhead: 0.0, peak: {fp32: 5.0e8}}
+node: {devices: 2}
+collectives: direct
+links:
+  - {name: host, ranks: 2, latency: 1.0e-4, device: 1.0e9}
+  - {name: leaf, ranks: 0, latency: 3.0e-4, device: 2.5e7, domain: 2.5e7}
+YAML
+cat >"$tmp/grid.yaml" <<YAML
+model: {family: llama, layers: 4, hidden: 256, heads: 8, kv_heads: 8, ffn: 704, vocab: 256, seq: 128}
+train: {steps: 4, global_batch: 4}
+layout: {micro_batch: 4, data: 1, tensor: 2, tensor_x: 4, sequence_parallel: false, overlap: auto}
+machine: {file: $tmp/slow.yaml}
+YAML
+run "$plan" "$tmp/grid.yaml" --ranks 8 --explain 0
+could=$(printf '%s\n' "$out" | sed -n 's/^  input gradients; at most \([0-9.]*\) of .*/\1/p')
+hidden=$(printf '%s\n' "$out" | sed -n 's/^  input gradients; at most [0-9.]* of [0-9.]* hidden  *[0-9.]*  *\([0-9.]*\) .*/\1/p')
+ok "of input gradients' sums $hidden ms of the $could that could be are hidden" awk "BEGIN { exit !(${could:-0} > 400 && ${hidden:-0} > 0.9 * $could) }"
 sed 's/overlap: none/overlap: both/' "$tmp/70b.yaml" >"$tmp/both.yaml"
 run "$plan" "$tmp/both.yaml" --ranks 256
 is "another word is refused" "$rc" 2

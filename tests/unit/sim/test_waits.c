@@ -35,13 +35,19 @@ static void try(struct count *n, const struct sn_config *config, const struct sn
                 n->missed++;
                 continue;
             }
-            double all = 0;
+            double all = 0, carried = 0;
             n->played++;
+            for (int k = 0; k < SN_NCARRIED; k++) {
+                const struct sn_waits_sum *x = &w.of_what[k];
+                carried += x->exposed;
+                n->differ += x->alone > x->message * (1 + 1e-9) || x->least > x->alone * (1 + 1e-9);
+            }
             n->differ += fabs(w.step - sim.step) > 1e-9 * sim.step;
             for (int a = 0; a < SN_NAXES; a++) {
                 all += w.exposed[a];
                 n->differ += fabs(w.exposed[a] - sim.stage[stage].exposed[a]) > 1e-9 * sim.step;
             }
+            n->differ += fabs(all - carried) > 1e-9 * sim.step;
             const struct sn_program *p = &s.stages.job[stage]->train;
             for (int i = 0; i < p->n_ops; i++) {
                 const struct sn_sim_wait *x = &w.of[i];

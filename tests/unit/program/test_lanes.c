@@ -2,7 +2,7 @@
  * test_lanes.c - what is under way side by side, worked out by hand: lanes that share links, those
  * that do not, and what is posted meanwhile.
  */
-#include "lib/cost/lanes.h"
+#include "lib/program/lanes.h"
 
 #include "tests/lib/tap.h"
 

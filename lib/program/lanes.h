@@ -58,6 +58,8 @@ struct sn_lanes {
 };
 
 void sn_lanes_fini(struct sn_lanes *l);
+/* Empty, at time 0, with the memory that they have. */
+void sn_lanes_clear(struct sn_lanes *l);
 /* Post at time `now`, or when all is played that has been played. False: no memory. */
 bool sn_lanes_post(struct sn_lanes *l, int lane, double now, const struct sn_link_post *p);
 /* Play until time t, or until nothing is under way. */

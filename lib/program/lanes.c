@@ -1,4 +1,4 @@
-#include "lib/cost/lanes.h"
+#include "lib/program/lanes.h"
 
 #include "lib/base/mem.h"
 
@@ -9,6 +9,11 @@ void sn_lanes_fini(struct sn_lanes *l)
 {
     sn_free(l->post);
     *l = (struct sn_lanes){.ended = l->ended, .arg = l->arg};
+}
+
+void sn_lanes_clear(struct sn_lanes *l)
+{
+    *l = (struct sn_lanes){.ended = l->ended, .arg = l->arg, .post = l->post, .cap = l->cap};
 }
 
 static struct sn_lane_post *front(const struct sn_lanes *l, int lane)
