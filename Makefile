@@ -152,7 +152,7 @@ $(BUILD)/lib/comm/comm_mpi.o $(BUILD)/ub/lib/comm/comm_mpi.o: $(BUILD)/mpi
 $(BUILD)/checkpoint/%.o $(BUILD)/ub/checkpoint/%.o $(BUILD)/tests/unit/checkpoint/test_hdf5.o: CPPFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/checkpoint/store/uses.o $(BUILD)/checkpoint/io/numbers.o: CFLAGS += -O3 -fno-trapping-math # vectorises halves' widening and narrowing
 $(BUILD)/tests/bench/blas/openblas.o: CPPFLAGS += $(BLAS_CFLAGS)
-$(patsubst %,$(BUILD)/tests/bench/%.o,bench_gemm bench_attention bench_peak peak/x86_64): CPPFLAGS += -fopenmp
+$(patsubst %,$(BUILD)/tests/bench/%.o,bench_gemm bench_forms bench_attention bench_peak peak/x86_64): CPPFLAGS += -fopenmp
 $(BUILD)/programs/%.o $(BUILD)/ub/programs/%.o: CPPFLAGS += -DSN_VERSION='"$(VERSION)"'
 
 # One short line per command; V=1 shows the commands themselves.
