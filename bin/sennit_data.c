@@ -2,6 +2,7 @@
  * sennit_data.c - the command line of sennit-data: build and print token files.
  */
 #include "bin/common.h"
+#include "bin/data_tokenize.h"
 #include "lib/base/plain.h"
 #include "lib/base/str.h"
 #include "lib/data/data.h"
@@ -18,6 +19,7 @@
 static const char usage[] =
     "usage: sennit-data build --text FILE... -o PREFIX [options]\n"
     "       sennit-data build --tokens FILE... -o PREFIX [options]\n"
+    "       sennit-data tokenize INPUT... --tokenizer FILE --out DIR [options]\n"
     "       sennit-data print PREFIX [options]\n"
     "\n"
     "build writes PREFIX.bin and PREFIX.idx, the indexed format that Megatron reads too.\n"
@@ -34,6 +36,8 @@ static const char usage[] =
     "                       for decimal --tokens), paragraphs\n"
     "  --json               report as JSON\n"
     "A FILE of - is standard input.\n"
+    "\n"
+    "tokenize makes tokens of texts by a model's tokenizer; see sennit-data tokenize --help.\n"
     "\n"
     "print shows what PREFIX holds.\n"
     "  --document N         show tokens of this document (default 0)\n"
@@ -272,13 +276,15 @@ static enum sn_status dispatch(int argc, char **argv, struct sn_str *out, struct
         return build(argc - 1, argv + 1, out, err);
     if (strcmp(command, "print") == 0)
         return print(argc - 1, argv + 1, out, err);
+    if (strcmp(command, "tokenize") == 0)
+        return sn_data_tokenize(argc - 1, argv + 1, catch_signals(), out, err);
     if (strcmp(command, "--version") == 0)
         sn_str_add(out, "sennit-data %s\n", SN_VERSION);
     else if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0)
         sn_str_add(out, "%s", usage);
     else
         return sn_fail(err, SN_EINPUT,
-                       "sennit-data: %s%s%s; want build or print, see sennit-data "
+                       "sennit-data: %s%s%s; want build, tokenize or print, see sennit-data "
                        "--help",
                        *command ? "unknown command '" : "no command", command, *command ? "'" : "");
     return SN_OK;

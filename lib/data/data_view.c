@@ -5,6 +5,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/data/data_format.h"
+#include "lib/data/tokenize.h"
 
 /* --- text of byte tokens ----------------------------------------------------------------- */
 
@@ -97,10 +98,42 @@ void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_in
 /* --- one document ------------------------------------------------------------------------ */
 
 struct shown {
-    int64_t first, end;    /* sequences of the document */
-    int64_t tokens;        /* in the document */
-    int64_t *list, listed; /* the first of them */
+    int64_t first, end;      /* sequences of the document */
+    int64_t tokens;          /* in the document */
+    int64_t *list, listed;   /* the first of them */
+    int64_t *bytes, n_bytes; /* of their text */
 };
+
+/* The text of the tokens as bytes: by the tokenizer that made them, or they are bytes themselves. */
+static enum sn_status find_text(const struct sn_data_view *view, struct shown *shown,
+                                struct sn_err *err)
+{
+    struct sn_bytes text = {0};
+    if (!sn_tokenize_has_text(view->prefix)) {
+        for (int64_t i = 0; i < shown->listed; i++)
+            if (shown->list[i] < 0 || shown->list[i] > 255)
+                return sn_fail(
+                    err, SN_EINPUT,
+                    "%s: token %lld of document %lld is %lld, which is no byte; leave out "
+                    "--text",
+                    view->prefix, (long long)i, (long long)view->document,
+                    (long long)shown->list[i]);
+        shown->bytes = shown->list;
+        shown->n_bytes = shown->listed;
+        return SN_OK;
+    }
+    enum sn_status st = sn_tokenize_text(view->prefix, shown->list, shown->listed, &text, err);
+    if (st == SN_OK) {
+        shown->bytes = sn_alloc_n(text.len + 1, sizeof(*shown->bytes));
+        shown->n_bytes = (int64_t)text.len;
+        if (!shown->bytes)
+            st = sn_fail(err, SN_ENOMEM, "%s: no memory for its text", view->prefix);
+        for (size_t i = 0; i < text.len && st == SN_OK; i++)
+            shown->bytes[i] = (unsigned char)text.p[i];
+    }
+    sn_bytes_fini(&text);
+    return st;
+}
 
 static enum sn_status collect(const struct sn_data *d, const struct sn_data_view *view,
                               struct shown *shown, struct sn_err *err)
@@ -115,14 +148,7 @@ static enum sn_status collect(const struct sn_data *d, const struct sn_data_view
                        view->prefix, (long long)want);
     for (int64_t i = shown->first; i < shown->end && shown->listed < want; i++)
         shown->listed += sn_data_sequence(d, i, shown->list + shown->listed, want - shown->listed);
-    for (int64_t i = 0; view->as_text && i < shown->listed; i++)
-        if (shown->list[i] < 0 || shown->list[i] > 255)
-            return sn_fail(err, SN_EINPUT,
-                           "%s: token %lld of document %lld is %lld, which is no byte; leave out "
-                           "--text",
-                           view->prefix, (long long)i, (long long)view->document,
-                           (long long)shown->list[i]);
-    return SN_OK;
+    return view->as_text ? find_text(view, shown, err) : SN_OK;
 }
 
 static void add_document(struct sn_str *s, const struct sn_data_view *view,
@@ -139,7 +165,7 @@ static void add_document(struct sn_str *s, const struct sn_data_view *view,
     if (shown->listed > 0)
         sn_str_add(s, "\n");
     if (view->as_text) {
-        add_text(s, shown->list, shown->listed);
+        add_text(s, shown->bytes, shown->n_bytes);
         sn_str_add(s, "\n");
     }
 }
@@ -156,7 +182,7 @@ static void add_document_json(struct sn_str *s, const struct sn_data_view *view,
     sn_str_add(s, "]");
     if (view->as_text) {
         struct sn_str text = {0};
-        add_text(&text, shown->list, shown->listed);
+        add_text(&text, shown->bytes, shown->n_bytes);
         sn_str_add(s, ", \"text\": ");
         sn_str_add_json(s, text.p ? text.p : "");
         s->failed = s->failed || text.failed;
@@ -187,6 +213,8 @@ enum sn_status sn_data_view_format(const struct sn_data *d, const struct sn_data
         if (has_document)
             add_document(out, view, &shown);
     }
+    if (shown.bytes != shown.list)
+        sn_free(shown.bytes);
     sn_free(shown.list);
     return st;
 }

@@ -116,6 +116,7 @@ row "layouts and codecs are searched, a machine is measured" 6
 # --- data, training, checkpoints ----------------------------------------------------------------
 make_tokens "$tmp/tok"
 try "sennit-data print" "$data" print "$tmp/tok"
+try "sennit-data tokenize" "$data" tokenize README.md --tokenizer tests/unit/fixtures/token/llama3.json --out "$tmp/tokenized"
 row "token files are built and shown" 1
 steps=6 every=2 eval_every=2 batch=4 eval_sequences=4 run_file "$tmp/one.yaml" "$tmp/one"
 try "one rank" "$train" "$tmp/one.yaml" --stop-after 2

@@ -1,0 +1,164 @@
+#include "bin/data_tokenize.h"
+
+#include "bin/common.h"
+#include "lib/data/data_format.h"
+#include "lib/data/tokenize.h"
+
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: sennit-data tokenize INPUT... --tokenizer FILE --out DIR [options]\n"
+    "\n"
+    "Writes DIR/tokens.bin and .idx, the indexed format that Megatron reads too, from texts.\n"
+    "  INPUT              a file, a directory (all texts below it), or a pattern in quotes;\n"
+    "                     .txt, .jsonl and others, packed with gzip or zstd or not\n"
+    "  --tokenizer FILE   tokenizer.json, a .tiktoken or SentencePiece's .model\n"
+    "  --out DIR          where to write; the same command again goes on where it was stopped\n"
+    "  --field NAME       the text of a line of JSON (default text)\n"
+    "  --begin TOKEN      put this token before each document, --end TOKEN behind it\n"
+    "  --special          put around each document what the tokenizer's file says\n"
+    "  --documents WHAT   of plain text: files (default), lines or paragraphs\n"
+    "  --workers N        threads (default: one for each processor)\n"
+    "  --skip-bad N       leave out up to N documents that are no valid text or JSON, and list "
+    "them\n"
+    "  --json             report as JSON\n";
+
+enum code {
+    TOKENIZER = 256,
+    OUT,
+    FIELD,
+    BEGIN,
+    END,
+    SPECIAL,
+    DOCUMENTS,
+    WORKERS,
+    SKIP,
+    JSON,
+    HELP
+};
+
+static const struct option options[] = {
+    {"tokenizer", required_argument, NULL, TOKENIZER},
+    {"out", required_argument, NULL, OUT},
+    {"field", required_argument, NULL, FIELD},
+    {"begin", required_argument, NULL, BEGIN},
+    {"end", required_argument, NULL, END},
+    {"special", no_argument, NULL, SPECIAL},
+    {"documents", required_argument, NULL, DOCUMENTS},
+    {"workers", required_argument, NULL, WORKERS},
+    {"skip-bad", required_argument, NULL, SKIP},
+    {"json", no_argument, NULL, JSON},
+    {"help", no_argument, NULL, HELP},
+    {0},
+};
+
+static enum sn_status parse_documents(enum sn_data_documents *out, struct sn_err *err)
+{
+    static const char *const names[] = {[SN_DOCUMENTS_FILES] = "files",
+                                        [SN_DOCUMENTS_LINES] = "lines",
+                                        [SN_DOCUMENTS_PARAGRAPHS] = "paragraphs"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(optarg, names[i]) == 0) {
+            *out = (enum sn_data_documents)i;
+            return SN_OK;
+        }
+    return sn_fail(err, SN_EINPUT, "--documents: '%s' is unknown; want files, lines or paragraphs",
+                   optarg);
+}
+
+static enum sn_status parse_option(int code, char **argv, struct sn_tokenize *t, bool *as_json,
+                                   struct sn_err *err)
+{
+    long long n = 0;
+    const char **texts[] = {&t->tokenizer, &t->out, &t->field, &t->begin, &t->end};
+    if (code >= TOKENIZER && code <= END) {
+        *texts[code - TOKENIZER] = optarg;
+        return SN_OK;
+    }
+    switch (code) {
+    case SPECIAL:
+        t->special = true;
+        return SN_OK;
+    case DOCUMENTS:
+        return parse_documents(&t->documents, err);
+    case WORKERS:
+        SN_TRY(sn_parse_number("--workers", optarg, 1, 1024, &n, err));
+        t->workers = (int)n;
+        return SN_OK;
+    case SKIP:
+        SN_TRY(sn_parse_number("--skip-bad", optarg, 0, INT64_MAX, &n, err));
+        t->skip_bad = n;
+        return SN_OK;
+    case JSON:
+        *as_json = true;
+        return SN_OK;
+    default:
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-data tokenize: %s %s; see sennit-data tokenize --help",
+                       code == ':' ? "no value after" : "unknown option", argv[optind - 1]);
+    }
+}
+
+static enum sn_status check(const struct sn_tokenize *t, struct sn_err *err)
+{
+    const char *lacks = t->n_inputs == 0                  ? "no input; name texts"
+                        : !t->tokenizer || !*t->tokenizer ? "no tokenizer; want --tokenizer FILE"
+                        : !t->out || !*t->out             ? "no output; want --out DIR"
+                                                          : NULL;
+    return lacks ? sn_fail(err, SN_EINPUT, "sennit-data tokenize: %s", lacks) : SN_OK;
+}
+
+static void report(const struct sn_tokenize *t, const struct sn_tokenized *done, bool as_json,
+                   struct sn_str *out)
+{
+    const char *type = sn_token_type_find(done->info.dtype_code)->name;
+    if (as_json) {
+        sn_str_add(out, "{\"prefix\": ");
+        sn_str_add_json(out, t->out);
+        out->len -= out->len > 0; /* into the text: the name goes on */
+        sn_str_add(out,
+                   "/tokens\", \"dtype\": \"%s\", \"documents\": %lld, \"tokens\": %lld, "
+                   "\"files\": %d, \"kept\": %d, \"text_bytes\": %lld, \"skipped\": %lld}\n",
+                   type, (long long)done->info.documents, (long long)done->info.tokens, done->files,
+                   done->kept, (long long)done->bytes, (long long)done->skipped);
+        return;
+    }
+    sn_str_add(out,
+               "%s/tokens: %lld tokens (%s), %lld documents, of %lld bytes of text in %d file%s",
+               t->out, (long long)done->info.tokens, type, (long long)done->info.documents,
+               (long long)done->bytes, done->files, done->files == 1 ? "" : "s");
+    if (done->skipped > 0)
+        sn_str_add(out, "; %lld left out", (long long)done->skipped);
+    if (done->was_done)
+        sn_str_add(out, "; all of it was there");
+    else if (done->kept > 0)
+        sn_str_add(out, "; %d of the files were done before", done->kept);
+    sn_str_add(out, "\n");
+    if (!t->end && !t->special)
+        sn_str_add(out, "nothing ends documents; --end TOKEN would, as most trainings want\n");
+}
+
+enum sn_status sn_data_tokenize(int argc, char **argv, int stop_fd, struct sn_str *out,
+                                struct sn_err *err)
+{
+    struct sn_tokenize t = {.field = "text", .stop_fd = stop_fd, .documents = SN_DOCUMENTS_FILES};
+    struct sn_tokenized done;
+    bool as_json = false;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    t.workers = processors > 0 && processors < 1024 ? (int)processors : 1;
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (code == HELP) {
+            sn_str_add(out, "%s", usage);
+            return SN_OK;
+        }
+        SN_TRY(parse_option(code, argv, &t, &as_json, err));
+    }
+    t.inputs = argv + optind;
+    t.n_inputs = argc - optind;
+    SN_TRY(check(&t, err));
+    SN_TRY(sn_tokenize(&t, &done, err));
+    report(&t, &done, as_json, out);
+    return SN_OK;
+}

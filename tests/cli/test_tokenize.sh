@@ -1,0 +1,106 @@
+#!/bin/sh
+# sennit-data tokenize: the same tokens by any number of workers, from any packing; what is bad is
+# named; what was stopped goes on; the tokens are read back as text, and trained on.
+set -u
+. tests/lib/tap.sh
+here=$(pwd)
+case $BUILD in
+/*) bin=$BUILD/bin ;;
+*) bin=$here/$BUILD/bin ;;
+esac
+data=$bin/sennit-data
+tokenizer=$here/tests/unit/fixtures/token/llama3.json
+cd "$tmp" || exit 1
+
+printf 'x' >probe.txt
+run "$data" tokenize probe.txt --tokenizer "$tokenizer" --out probe
+case $err in
+*"this build has no"*)
+    skip "sennit-data tokenize" "${err##*: }"
+    tap_done
+    exit
+    ;;
+esac
+
+mkdir texts
+i=0
+while [ $i -lt 3000 ]; do
+    printf '{"id": %d, "text": "line %d of caf\\u00e9, don'"'"'t stop\\n\\ud83d\\ude42 %d"}\n' $i $i $((i * 7919 % 1000))
+    i=$((i + 1))
+done >texts/b.jsonl
+printf 'hello world\n\nsecond paragraph\n' >texts/a.txt
+work() { # out options...
+    out_dir=$1
+    shift
+    run "$data" tokenize texts --tokenizer "$tokenizer" --out "$out_dir" "$@"
+}
+work one --workers 1 --end '<|endoftext|>'
+is "it ends well" "$rc:$err" "0:"
+like "it says what it wrote" "$out" '^one/tokens: [0-9]* tokens \(u16\), 3001 documents, of [0-9]* bytes of text in 2 files$'
+work four --workers 4 --end '<|endoftext|>'
+ok "the number of workers changes nothing" cmp -s one/tokens.bin four/tokens.bin
+ok "nor in the index" cmp -s one/tokens.idx four/tokens.idx
+is "parts are gone" "$(ls one)" "llama3.json
+tokenize.jsonl
+tokens.bin
+tokens.idx"
+work one --workers 1 --end '<|endoftext|>'
+like "again: it was there" "$out" 'all of it was there$'
+work one --begin '<|endoftext|>'
+is "with other options: exit code" "$rc" 2
+is "with other options: the sentence" "$err" "one: was begun with another tokenizer, other files or other options; name another --out, or remove it"
+run "$data" print one/tokens --text --document 1 --tokens 1000
+like "the tokenizer beside them gives the text back" "$out" '^line 0 of café, don.t stop\\n🙂 0<\|endoftext\|>$'
+
+cp -r texts packed
+gzip packed/b.jsonl
+run "$data" tokenize packed --tokenizer "$tokenizer" --out gz --end '<|endoftext|>'
+case $err in
+*"this build has no zlib"*) skip "packed with gzip" "this build has no zlib" ;;
+*) ok "packed with gzip they are the same" cmp -s one/tokens.bin gz/tokens.bin ;;
+esac
+mv packed/b.jsonl.gz packed/b.jsonl
+run "$data" tokenize packed --tokenizer "$tokenizer" --out named --end '<|endoftext|>'
+[ "$rc" != 0 ] || ok "and are known by their bytes, whatever their name" cmp -s one/tokens.bin named/tokens.bin
+head -c 1000 packed/b.jsonl >cut.jsonl.gz
+run "$data" tokenize cut.jsonl.gz --tokenizer "$tokenizer" --out cut
+is "a packed stream that is cut short: exit code" "$rc" 2
+like "it is named" "$err" '^cut.jsonl.gz: '
+
+# What is bad, and going on.
+mkdir two
+cp texts/a.txt two/a.txt
+printf '{"text": "good"}\nnot json\n{"text": "\\ud800"}\n{"title": "none"}\n' >two/b.jsonl
+run "$data" tokenize two --tokenizer "$tokenizer" --out going
+is "a bad line: exit code" "$rc" 2
+is "a bad line is named" "$err" "two/b.jsonl:2: is no JSON object, or it is cut short; repair it, or leave such documents out with --skip-bad"
+run "$data" tokenize two --tokenizer "$tokenizer" --out going --skip-bad 2
+is "more bad lines than may be: exit code" "$rc" 2
+like "the line that was too much" "$err" 'two/b.jsonl:4: has no text .text.; name the member with --field'
+run "$data" tokenize two --tokenizer "$tokenizer" --out going --skip-bad 3
+is "as many as may be: exit code" "$rc" 0
+like "it goes on with what was not done" "$out" '2 documents, .*; 3 left out; 1 of the files were done before'
+printf 'caf\351\n' >latin.txt
+run "$data" tokenize latin.txt --tokenizer "$tokenizer" --out latin
+is "no UTF-8: exit code" "$rc" 2
+is "no UTF-8: the sentence" "$err" "latin.txt: byte 3 (0xe9) is no valid UTF-8; repair it, or leave such documents out with --skip-bad"
+run "$data" tokenize 'none*.txt' --tokenizer "$tokenizer" --out none
+is "a pattern that fits nothing" "$rc:$err" "2:none*.txt: fits no file"
+run "$data" tokenize texts --tokenizer "$tokenizer" --out none --end '<nope>'
+is "a token that there is not" "$rc:$err" "2:$tokenizer: has no token '<nope>'"
+run "$data" tokenize texts --out none
+is "no tokenizer" "$rc:$err" "2:sennit-data tokenize: no tokenizer; want --tokenizer FILE"
+run "$data" tokenize texts/a.txt --tokenizer "$tokenizer" --out paragraphs --documents paragraphs
+like "paragraphs are documents" "$out" ' 2 documents'
+
+cat >run.yaml <<END
+run: {name: tokens, output: out}
+model: {family: llama, layers: 1, hidden: 16, heads: 2, kv_heads: 1, ffn: 32, vocab: 512, seq: 16}
+data: {train: one/tokens}
+train: {steps: 2, global_batch: 2, schedule: {kind: constant, warmup: 0}}
+layout: {data: 1, micro_batch: 1}
+END
+run "$bin/sennit-train" run.yaml
+is "sennit-train trains on them" "$rc" 0
+[ "$rc" = 0 ] || tap_lines stderr "$err"
+tap_done
