@@ -322,6 +322,14 @@ static void keep_left(struct sn_sim_player *g, struct sn_sim_run *r, const struc
     r->n_left = g->n_left - r->first_left;
 }
 
+/* What was posted before a run, in its head or an earlier one, has ended, or the run would be played
+ * as it is: by a clock that begins with it, at its begin. */
+static void forget_ends(struct sn_sim_player *g)
+{
+    for (int i = 0; i < g->job->train.n_ops; i++)
+        g->done[i] = fmin(g->done[i], 0);
+}
+
 /* Play it at time 0 with free streams and keep what came of it. */
 static void memoize(struct sn_sim_player *g, struct sn_sim_run *r, const struct at *at)
 {
@@ -330,6 +338,7 @@ static void memoize(struct sn_sim_player *g, struct sn_sim_run *r, const struct 
     g->clock = (struct sn_sim_clock){0};
     g->lanes = (struct sn_lanes){0};
     sn_sim_player_listen(g);
+    forget_ends(g);
     g->events = &g->model;
     r->first_event = g->model.n;
     play_body(g, at);
