@@ -88,6 +88,8 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
     if (l->zero_cache > 0)
         sn_str_add(out, "\"zero_cache\": %d, ", l->zero_cache);
+    if (l->tensor_pieces > 1)
+        sn_str_add(out, "\"tensor_pieces\": %d, ", l->tensor_pieces);
     json_experts(out, l);
     json_compress(out, l);
     sn_str_add(out, "\"split\": %s", l->n_split ? "[" : "\"auto\"");

@@ -93,6 +93,8 @@ static void describe(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, " x %d", l->virtual_stages);
     if (l->tensor > 1)
         sn_str_add(out, ", %s", l->sequence_parallel ? "sequence-parallel" : "no seq.-parallel");
+    if (l->tensor_pieces > 1)
+        sn_str_add(out, ", rows in %d pieces", l->tensor_pieces);
     if (l->context > 1)
         sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
     if (l->expert > 1)
@@ -353,6 +355,7 @@ static void set_free(struct sn_config *c)
 {
     struct sn_layout_config *l = &c->layout;
     c->layout_named = 0;
+    l->tensor_pieces = 1;
     l->expert_node = l->expert_chunks = l->expert_tensor = l->compress.node = 0;
     l->expert_tokens = SN_TOKENS_AUTO;
     l->drop_duplicates = SN_DUPLICATES_AUTO;

@@ -204,6 +204,7 @@ struct sn_layout_config {
     int64_t bucket;                                /* bytes of a gradient bucket */
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
     enum sn_overlap overlap;             /* of messages and computing, by the order of operations */
+    int tensor_pieces; /* of a micro-batch's rows, round collectives of tensor ranks */
     enum sn_process_placement placement; /* which process computes which rank */
     struct sn_compress_config compress;
     bool split_backward; /* no key of its own: planners set it for a stage of a schedule that delays
@@ -226,6 +227,7 @@ struct sn_layout_config {
     ROW(ZERO, zero)                                                                                \
     ROW(ZERO_CACHE, zero_cache)                                                                    \
     ROW(CONTEXT_KIND, context_kind)                                                                \
+    ROW(TENSOR_PIECES, tensor_pieces)                                                              \
     ROW(SPLIT, split)                                                                              \
     ROW(AXIS_ORDER, axis_order)
 #define SN_LAYOUT_KEY_ID(ID, key) SN_KEY_##ID,

@@ -281,6 +281,8 @@ const struct sn_key sn_keys[] = {
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
     {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it, and then those that it has found with it and with schedule combined."),
         NAMES(overlaps), DEFAULT("none")},
+    {ROW("layout.tensor_pieces", INT, AT(layout.tensor_pieces), "Asynchronous tensor parallelism: pieces of a micro-batch's rows in which products give to tensor ranks' collectives and take from them, one on its way while the next is multiplied. More than 1 needs layout.overlap auto; a search tries 2 and 4. The bits of a result are the same but with sequence_parallel, where norms' gradients are sums over other rows."),
+        RANGE(1, 64, "pieces"), DEFAULT("1"), DECIDES},
     {ROW("layout.placement", ENUM, AT(layout.placement), "Which process computes which rank; auto: so that the fewest bytes cross switches and nodes, default: rank n is process n of the launcher."),
         NAMES(placements), DEFAULT("auto")},
     {ROW("layout.drop_duplicates", ENUM, AT(layout.drop_duplicates), "TED: tensor ranks send each token to its experts' ranks once between them, and gather there; auto: where the machine's price says that it is faster, and it fits. No effect while layout.expert or layout.tensor is 1, or tokens are split."),

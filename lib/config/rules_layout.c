@@ -9,27 +9,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
-
-/* --- nearest values that work ----------------------------------------------------------------- */
-
-typedef bool fits(const struct sn_config *c, int n);
-
-/* "2 or 4": the values in 1..most nearest to n that fit; 1 is taken to do so. */
-static const char *near_that_fit(char buf[SN_NEAR_SIZE], const struct sn_config *c, fits *f, int n,
-                                 int most)
-{
-    int below = n < most ? n : most, above = n;
-    while (below > 1 && !f(c, below))
-        below--;
-    while (above <= most && !f(c, above))
-        above++;
-    if (above <= most)
-        (void)snprintf(buf, SN_NEAR_SIZE, "%d or %d", below, above);
-    else
-        (void)snprintf(buf, SN_NEAR_SIZE, "%d", below);
-    return buf;
-}
 
 /* --- the axes --------------------------------------------------------------------------------- */
 
@@ -65,7 +44,7 @@ static enum sn_status tensor_divides_heads(const struct sn_config *c, const stru
     char near[SN_NEAR_SIZE];
     if (tensor_fits_heads(c, tensor))
         return SN_OK;
-    (void)near_that_fit(near, c, tensor_fits_heads, tensor, m->heads);
+    (void)sn_near_that_fit(near, c, tensor_fits_heads, tensor, m->heads);
     if (m->heads % tensor != 0)
         return sn_settings_fail(s, "layout.tensor", err,
                                 "%d does not divide model.heads (%d); nearest that work: %s",
@@ -74,35 +53,6 @@ static enum sn_status tensor_divides_heads(const struct sn_config *c, const stru
                             "%d neither divides model.kv_heads (%d) nor is a multiple of it; "
                             "nearest that work: %s",
                             tensor, m->kv_heads, near);
-}
-
-static bool x_fits_features(const struct sn_config *c, int x)
-{
-    return c->model.hidden % x == 0;
-}
-
-/* X of the grid of tensors: what goes with it. */
-static enum sn_status tensor_x_fits(const struct sn_config *c, const struct sn_settings *s,
-                                    struct sn_err *err)
-{
-    static const char key[] = "layout.tensor_x";
-    int x = c->layout.tensor_x;
-    char near[SN_NEAR_SIZE];
-    const char *what =
-        sn_config_fold(c) > 1
-            ? "experts' tokens that tensor ranks split (layout.expert_tokens, expert_tensor)"
-        : sn_config_exact(c)         ? "run.bits: all"
-        : c->train.fp8 != SN_FP8_OFF ? "train.fp8"
-                                     : NULL;
-    if (x == 1)
-        return SN_OK;
-    if (!x_fits_features(c, x))
-        return sn_settings_fail(
-            s, key, err, "%d does not divide model.hidden (%d); nearest that work: %s", x,
-            c->model.hidden, near_that_fit(near, c, x_fits_features, x, c->model.hidden));
-    if (what)
-        return sn_settings_fail(s, key, err, "%d does not go with %s yet; use 1", x, what);
-    return SN_OK;
 }
 
 /* All-to-all: for the time of the attention a rank has whole sequences of fewer heads. */
@@ -129,7 +79,7 @@ static enum sn_status context_divides(const struct sn_config *c, const struct sn
     char near[SN_NEAR_SIZE];
     if (context_fits(c, context))
         return SN_OK;
-    (void)near_that_fit(near, c, context_fits, context, m->seq);
+    (void)sn_near_that_fit(near, c, context_fits, context, m->seq);
     if (c->layout.context_kind == SN_CONTEXT_RING)
         return sn_settings_fail(s, "layout.context", err,
                                 "2 x %d does not divide model.seq (%d), as context_kind ring "
@@ -165,7 +115,7 @@ static enum sn_status tensor_divides_tokens(const struct sn_config *c, const str
         "%d does not divide micro_batch x seq / context (%d x %d / %d), as sequence_parallel "
         "needs; nearest that work: %s, or sequence_parallel: false",
         l->tensor, l->micro_batch, c->model.seq, l->context,
-        near_that_fit(near, c, tensor_fits_tokens, l->tensor, c->model.heads));
+        sn_near_that_fit(near, c, tensor_fits_tokens, l->tensor, c->model.heads));
 }
 
 /* Where all experts compute all tokens, no rows travel: in two hops, or the same ones. */
@@ -463,9 +413,10 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
     static sn_rule *const rules[] = {
         ranks_are_countable,
         tensor_divides_heads,
-        tensor_x_fits,
+        sn_rule_tensor_x,
         context_divides,
         tensor_divides_tokens,
+        sn_rule_tensor_pieces,
         expert_tensor_fits,
         experts_are_shared_out,
         own_tokens_fit,

@@ -44,6 +44,11 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
 enum { SN_NEAR_SIZE = 48 };
 const char *sn_near_divisors(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
 const char *sn_near_multiples(char buf[SN_NEAR_SIZE], int64_t of, int64_t n);
+/* "2 or 4": the values in 1..most nearest to n that fit; 1 is taken to do so (rules_tensor.c). */
+typedef bool sn_fits(const struct sn_config *c, int n);
+const char *sn_near_that_fit(char buf[SN_NEAR_SIZE], const struct sn_config *c, sn_fits *f, int n,
+                             int most);
+sn_rule sn_rule_tensor_x, sn_rule_tensor_pieces;
 /* The rules of the layout (rules_layout.c); sn_rules_apply calls it. */
 sn_rule sn_rules_layout;
 /* What layout.compress means, and its rules (rules_compress.c). */

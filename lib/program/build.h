@@ -54,7 +54,7 @@ struct sn_view sn_view_cols(const struct sn_program *p, int buf, int64_t col, in
 /* A buffer as one row of all its elements. */
 struct sn_view sn_view_flat(const struct sn_program *p, int buf);
 
-/* --- communication (comm_text.c) -------------------------------------------------------------- */
+/* --- communication (build.c) ------------------------------------------------------------------ */
 
 /* An operation of communication with nothing in it but kind, group and label. */
 struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
@@ -226,7 +226,10 @@ void sn_pass_fuse(const struct sn_job *j, struct sn_program *p);    /* fuse.c */
 void sn_pass_compress(struct sn_job *j, struct sn_program *p);      /* compress.c */
 void sn_pass_compress_rows(struct sn_job *j, struct sn_program *p); /* compress_rows.c */
 void sn_pass_fuse_norms(struct sn_program *p);                      /* fuse_norm.c */
-void sn_pass_order(const struct sn_job *j, struct sn_program *p);   /* order.c */
+/* In how many pieces rows go through collectives of tensor ranks; 1: whole. */
+int sn_tensor_pieces(const struct sn_job *j);
+void sn_pass_pieces(const struct sn_job *j, struct sn_program *p); /* pieces.c */
+void sn_pass_order(const struct sn_job *j, struct sn_program *p);  /* order.c */
 /* Is the order of operations weighed at all: wanted, and by a machine's rates? */
 bool sn_order_is_weighed(const struct sn_job *j);
 /* Do forward and backward segments take turns? */

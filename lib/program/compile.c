@@ -102,8 +102,10 @@ static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_e
     sn_segments_close(p);
     sn_pass_fuse(j, p);
     sn_pass_fuse_norms(p);
-    if (p == &j->train)
+    if (p == &j->train) {
+        sn_pass_pieces(j, p);
         sn_pass_order(j, p);
+    }
     SN_TRY(sn_emit_schedule(j, p, err));
     if (p->failed)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);

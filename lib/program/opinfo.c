@@ -16,7 +16,8 @@ enum {
     FREE = SN_ROLE_ADDED | SN_ROLE_ANY_ORDER,
     UPDATED = SN_ROLE_UPDATED,
     GRAD = SN_ROLE_GRADIENT,
-    GRAD_W = SN_ROLE_GRADIENT | SN_ROLE_OF_WEIGHTS
+    GRAD_W = SN_ROLE_GRADIENT | SN_ROLE_OF_WEIGHTS,
+    ROWS = SN_ROLE_ROWS
 };
 #define TAKES(i) (1 + (i))
 
@@ -34,8 +35,8 @@ enum {
 static const struct sn_op_row rows[SN_NKINDS] = {
     [SN_OP_ZERO] = {.out = {{"x"}}},
     [SN_OP_COPY] = {
-        .in = {{"x"}},
-        .out = {{"y", SUM}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", SUM | ROWS}},
         .gradient = sn_grad_copy},
     [SN_OP_EMBED] = {
         .in = {{"ids", GRAD}, {"W"}, {"P", OPT}},
@@ -50,15 +51,15 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"dy"}},
         .out = {{"dP", SUM}}},
     [SN_OP_LAYERNORM] = {
-        .in = {{"x", GRAD}, {"w", GRAD}, {"b"}, {"g", OPT}, {"parts", OPT}},
-        .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
-                {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
+        .in = {{"x", GRAD | ROWS}, {"w", GRAD}, {"b"}, {"g", OPT | ROWS}, {"parts", OPT}},
+        .out = {{"y", ROWS, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD | ROWS},
+                {"s", OPT | ROWS, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_LAYERNORM_DX, .dw = SN_OP_LAYERNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_LAYERNORM_DX] = {
-        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}, {"parts", OPT}},
-        .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE},
+        .in = {{"dy", ROWS}, {"x", ROWS}, {"w"}, {"stats", ROWS}, {"g", OPT | ROWS}, {"parts", OPT}},
+        .out = {{"dx", ROWS, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE},
                 {"db", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_LAYERNORM_DW] = {
@@ -66,15 +67,15 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"dw", OPT | FREE}, {"db", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM] = {
-        .in = {{"x", GRAD}, {"w", GRAD}, {NULL}, {"g", OPT}, {"parts", OPT}},
-        .out = {{"y", 0, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD},
-                {"s", OPT, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
+        .in = {{"x", GRAD | ROWS}, {"w", GRAD}, {NULL}, {"g", OPT | ROWS}, {"parts", OPT}},
+        .out = {{"y", ROWS, {TAKES(SN_NORM_ADDEND)}}, {"stats", GRAD | ROWS},
+                {"s", OPT | ROWS, {TAKES(SN_NORM_X), TAKES(SN_NORM_ADDEND)}}},
         .gradient = sn_grad_norm, .dx = SN_OP_RMSNORM_DX, .dw = SN_OP_RMSNORM_DW,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_NORM, .shape = sn_shape_norm, .adds_residual = true},
     [SN_OP_RMSNORM_DX] = {
-        .in = {{"dy"}, {"x"}, {"w"}, {"stats"}, {"g", OPT}, {"parts", OPT}},
-        .out = {{"dx", 0, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE}},
+        .in = {{"dy", ROWS}, {"x", ROWS}, {"w"}, {"stats", ROWS}, {"g", OPT | ROWS}, {"parts", OPT}},
+        .out = {{"dx", ROWS, {TAKES(SN_NORM_DX_ADDEND), TAKES(SN_NORM_DX_DY)}}, {"dw", OPT | FREE}},
         .cost = SN_COST_NORM},
     [SN_OP_RMSNORM_DW] = {
         .in = {{"dy"}, {"x"}, {"stats"}},
@@ -90,16 +91,16 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"part"}},
         .cost = SN_COST_NORM},
     [SN_OP_GEMM] = {
-        .in = {{"A", GRAD_W}, {"B", GRAD}, {"bias", OPT}, {"addend", OPT}, {"x", OPT}},
-        .out = {{"C", SUM, {TAKES(SN_GEMM_ADDEND)}}, {"x or db", OPT | SUM}},
+        .in = {{"A", GRAD_W | ROWS}, {"B", GRAD}, {"bias", OPT}, {"addend", OPT | ROWS}, {"x", OPT | ROWS}},
+        .out = {{"C", SUM | ROWS, {TAKES(SN_GEMM_ADDEND)}}, {"x or db", OPT | SUM | ROWS}},
         .gradient = sn_grad_gemm,
         .cost = SN_COST_PRODUCT, .flops = sn_flops_gemm, .shape = sn_shape_gemm},
     [SN_OP_COLSUM] = {
         .in = {{"dy"}},
         .out = {{"db", FREE}}},
     [SN_OP_ROPE] = {
-        .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(SN_ROPE_X)}}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_ROPE_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ROPE},
     [SN_OP_ATTENTION] = {
         .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}},
@@ -111,29 +112,29 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"dq", FREE}, {"dk", FREE}, {"dv", FREE}},
         .cost = SN_COST_ATTENTION, .flops = sn_flops_attention_dx, .shape = sn_shape_attention},
     [SN_OP_ACT] = {
-        .in = {{"x", GRAD}},
-        .out = {{"y", 0, {TAKES(SN_ACT_X)}}},
+        .in = {{"x", GRAD | ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_ACT_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ACT_DX,
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_ACT_DX] = {
-        .in = {{"dy"}, {"x"}},
-        .out = {{"dx", 0, {TAKES(SN_ACT_DX_DY), TAKES(SN_ACT_DX_X)}}}},
+        .in = {{"dy", ROWS}, {"x", ROWS}},
+        .out = {{"dx", ROWS, {TAKES(SN_ACT_DX_DY), TAKES(SN_ACT_DX_X)}}}},
     [SN_OP_SWIGLU] = {
-        .in = {{"x", GRAD}, {"bounds", OPT | GRAD}},
-        .out = {{"y"}},
+        .in = {{"x", GRAD | ROWS}, {"bounds", OPT | GRAD}},
+        .out = {{"y", ROWS}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_SWIGLU_DX,
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_SWIGLU_DX] = {
-        .in = {{"dy"}, {"x"}, {"bounds", OPT}},
-        .out = {{"dx", 0, {TAKES(SN_SWIGLU_DX_X)}}}},
+        .in = {{"dy", ROWS}, {"x", ROWS}, {"bounds", OPT}},
+        .out = {{"dx", ROWS, {TAKES(SN_SWIGLU_DX_X)}}}},
     [SN_OP_ADD] = {
-        .in = {{"a"}, {"b"}},
-        .out = {{"y", 0, {TAKES(SN_ADD_A), TAKES(SN_ADD_B)}}},
+        .in = {{"a", ROWS}, {"b", ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_ADD_A), TAKES(SN_ADD_B)}}},
         .gradient = sn_grad_add,
         .repeat = SN_REPEAT_OUT},
     [SN_OP_DROPOUT] = {
-        .in = {{"x"}, {"g", OPT}},
-        .out = {{"y", 0, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
+        .in = {{"x", ROWS}, {"g", OPT | ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
         .gradient = sn_grad_dropout, .dx = SN_OP_DROPOUT},
     [SN_OP_JITTER] = {
         .in = {{"x"}, {"g", OPT}},
@@ -203,22 +204,22 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .bytes = sn_bytes_orthogonalise},
 
     [SN_OP_ALL_REDUCE] = {
-        .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
         .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_REDUCE,
         .is_sum = true, .takes_input = true},
     [SN_OP_ALL_GATHER] = {
-        .in = {{"x"}},
-        .out = {{"y"}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", ROWS}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
         .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_ALL_GATHER},
     [SN_OP_REDUCE_SCATTER] = {
-        .in = {{"x"}},
-        .out = {{"y", SUM}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", SUM | ROWS}},
         .gradient = sn_grad_move,
         .cost = SN_COST_MESSAGE, .may_be_coded = true,
         .stream = SN_STREAM_COLLECTIVES, .moves = true, .as = SN_REDUCE_SCATTER, .is_sum = true},
@@ -259,8 +260,8 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"y", OPT}, {"x", OPT}},
         .cost = SN_COST_MESSAGE, .synchronises = true},
     [SN_OP_ALIAS] = {
-        .in = {{"x"}},
-        .out = {{"y", 0, {TAKES(SN_MOVE_FROM)}}},
+        .in = {{"x", ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_MOVE_FROM)}}},
         .gradient = sn_grad_move,
         .repeat = SN_REPEAT_CHEAP, .cost = SN_COST_MESSAGE},
     [SN_OP_AGREE] = {

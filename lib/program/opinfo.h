@@ -19,7 +19,8 @@ enum sn_operand_role {
     SN_ROLE_UPDATED = 4,    /* of an output: it is read, too */
     SN_ROLE_ANY_ORDER = 8,  /* of an output: a sum, for which attr.any_order frees the order */
     SN_ROLE_GRADIENT = 16,  /* the gradient rule reads it: it is kept, or computed again */
-    SN_ROLE_OF_WEIGHTS = 32 /* for the gradient of weights alone */
+    SN_ROLE_OF_WEIGHTS = 32, /* for the gradient of weights alone */
+    SN_ROLE_ROWS = 64        /* a row of it goes with the same row of the others that are so */
 };
 
 struct sn_operand_info {

@@ -9,7 +9,8 @@
  * AxoNN's overlap, arXiv 2305.13525, section V).
  *
  * What must stay in order:
- * - operations that touch the same buffer, if one of them writes it. A WAIT writes what its message
+ * - operations that touch the same buffer, or of one that is taken in pieces the same piece
+ *   (pieces.c), if one of them writes it. A WAIT writes what its message
  *   reads and writes, so nobody touches that while the message is under way. Sums into one buffer
  *   are therefore taken in the order of the text, and have the same bits;
  * - transfers between stages, whose other ends are in another text;
@@ -42,39 +43,56 @@ static void add_edge(struct sn_ordering *o, int from, int to, bool lengthens)
     o->node[to].needs++;
 }
 
-static void reads(struct sn_ordering *o, int node, int buf)
+static void reads(struct sn_ordering *o, int node, struct sn_order_part *x)
 {
-    struct sn_order_use *u = &o->use[o->alias[buf]];
-    add_edge(o, u->writer, node, true);
+    add_edge(o, x->writer, node, true);
     if (o->failed || !sn_grow((void **)&o->edge, o->n_edges, &o->cap_edges, sizeof(*o->edge))) {
         o->failed = true;
         return;
     }
-    o->edge[o->n_edges] = (struct sn_order_edge){node, u->readers, false};
-    u->readers = o->n_edges++;
+    o->edge[o->n_edges] = (struct sn_order_edge){node, x->readers, false};
+    x->readers = o->n_edges++;
 }
 
-static void writes(struct sn_ordering *o, int node, int buf)
+static void writes(struct sn_ordering *o, int node, struct sn_order_part *x, bool lengthens)
 {
-    struct sn_order_use *u = &o->use[o->alias[buf]];
-    add_edge(o, u->writer, node, buf >= o->p->n_state_bufs);
-    for (int e = u->readers; e >= 0 && !o->failed; e = o->edge[e].next)
+    add_edge(o, x->writer, node, lengthens);
+    for (int e = x->readers; e >= 0 && !o->failed; e = o->edge[e].next)
         add_edge(o, o->edge[e].to, node, false);
-    u->writer = node;
-    u->readers = -1;
+    x->writer = node;
+    x->readers = -1;
+}
+
+/* The parts that a view shows: all of the state's buffers, and of what is found when it runs. */
+static void touch_view(struct sn_ordering *o, int node, const struct sn_view *v, bool is_written)
+{
+    const struct sn_program *p = o->p;
+    int first = 0, last = o->parts - 1;
+    if (v->buf < 0)
+        return;
+    const struct sn_buffer *b = &p->bufs[v->buf];
+    int64_t n = (b->rows * b->cols + o->parts - 1) / o->parts;
+    if (o->parts > 1 && v->buf >= p->n_state_bufs && b->bucket < 0 && v->index == SN_AT_FIXED &&
+        v->rows > 0 && v->cols > 0) {
+        first = (int)(v->offset / n);
+        last = (int)((v->offset + (v->rows - 1) * v->ld + v->cols - 1) / n);
+    }
+    for (int k = first; k <= last; k++) {
+        struct sn_order_part *x = &o->part[(size_t)o->alias[v->buf] * (size_t)o->parts + (size_t)k];
+        if (is_written)
+            writes(o, node, x, v->buf >= p->n_state_bufs);
+        else
+            reads(o, node, x);
+    }
 }
 
 /* An operation's operands; all written, where `all` says so. */
 static void touch_operands(struct sn_ordering *o, int node, const struct sn_op *op, bool all)
 {
     for (int k = 0; k < SN_MAX_IN; k++)
-        if (op->in[k].buf >= 0 && all)
-            writes(o, node, op->in[k].buf);
-        else if (op->in[k].buf >= 0)
-            reads(o, node, op->in[k].buf);
+        touch_view(o, node, &op->in[k], all);
     for (int k = 0; k < SN_MAX_OUT; k++)
-        if (op->out[k].buf >= 0)
-            writes(o, node, op->out[k].buf);
+        touch_view(o, node, &op->out[k], true);
 }
 
 static void touch_op(struct sn_ordering *o, int node, const struct sn_op *op)
@@ -147,8 +165,8 @@ static void add_nodes(struct sn_ordering *o)
     const struct sn_segment *s = o->segment;
     int last_out = -1;
     o->n = o->n_edges = 0;
-    for (int b = 0; b < o->p->n_bufs; b++)
-        o->use[b] = (struct sn_order_use){.writer = -1, .readers = -1};
+    for (int b = 0; b < o->p->n_bufs * o->parts; b++)
+        o->part[b] = (struct sn_order_part){-1, -1};
     for (int i = s->first, n; i < s->first + s->n && !o->failed; i += n) {
         for (n = 1; o->p->ops[i].extra && i + n < s->first + s->n && o->p->ops[i + n].extra; n++)
             continue;
@@ -223,15 +241,16 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
 {
     if (p->failed || !sn_order_is_weighed(j))
         return;
-    struct sn_ordering o = {.job = j, .p = p};
+    struct sn_ordering o = {.job = j, .p = p, .parts = sn_tensor_pieces(j)};
     size_t ops = (size_t)p->n_ops + 1, bufs = (size_t)p->n_bufs + 1;
     o.node = sn_alloc_n(ops, sizeof(*o.node));
     o.use = sn_alloc_n(bufs, sizeof(*o.use));
+    o.part = sn_alloc_n(bufs * (size_t)o.parts, sizeof(*o.part));
     o.alias = sn_alloc_n(bufs, sizeof(*o.alias));
     o.home = sn_alloc_n(bufs, sizeof(*o.home));
     o.found = sn_alloc_n(ops, sizeof(*o.found));
     o.best = sn_alloc_n(ops, sizeof(*o.best));
-    o.failed = !o.node || !o.use || !o.alias || !o.home || !o.found || !o.best;
+    o.failed = !o.node || !o.use || !o.part || !o.alias || !o.home || !o.found || !o.best;
     if (!o.failed)
         find_homes(&o);
     for (int s = 0; s < p->n_segments && !o.failed; s++) {
@@ -245,6 +264,7 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     sn_free(o.node);
     sn_free(o.edge);
     sn_free(o.use);
+    sn_free(o.part);
     sn_free(o.alias);
     sn_free(o.home);
     sn_free(o.found);

@@ -107,17 +107,16 @@ static void count_use(struct sn_ordering *o, int buf, int64_t *bytes)
     o->use[buf].left++;
 }
 
-/* writer is of no use any more: from here on 1 where a buffer is live. */
 static void take(struct sn_ordering *o, int buf, int64_t *bytes)
 {
-    if (o->use[buf].writer == 0)
+    if (!o->use[buf].is_live)
         *bytes += o->p->bufs[buf].bytes;
-    o->use[buf].writer = 1;
+    o->use[buf].is_live = true;
 }
 
 static void would_take(struct sn_ordering *o, int buf, int64_t *bytes)
 {
-    if (o->use[buf].writer == 0)
+    if (!o->use[buf].is_live)
         *bytes += o->p->bufs[buf].bytes;
 }
 

@@ -33,12 +33,14 @@ struct sn_order_edge {
     bool lengthens; /* the way to the end: not where two sums only share a gradient's buffer */
 };
 
-/* A buffer in this segment; those that are aliases of each other are one. */
-struct sn_order_use {
-    int writer;    /* node that wrote it last; -1 */
-    int readers;   /* edges to nodes that have read it since; -1 */
-    int left;      /* nodes that touch it and have not been placed */
-    bool is_local; /* a temporary that no other segment touches */
+/* A part of a buffer in this segment; buffers that are aliases of each other are one. */
+struct sn_order_part {
+    int writer;  /* node that wrote it last; -1 */
+    int readers; /* edges to nodes that have read it since; -1 */
+};
+struct sn_order_use { /* of a buffer */
+    int left;         /* nodes that touch it and have not been placed */
+    bool is_live, is_local; /* local: a temporary that no other segment touches */
 };
 
 struct sn_order_clock {
@@ -61,6 +63,8 @@ struct sn_ordering {
     struct sn_order_node *node;
     struct sn_order_edge *edge;
     struct sn_order_use *use; /* by buffer */
+    struct sn_order_part *part; /* of a buffer `parts`, of as many elements each */
+    int parts;                  /* layout.tensor_pieces */
     int *alias;               /* by buffer: the one that stands for it */
     int *home;                /* by buffer: the segment that touches it; -1 none, -2 several */
     int *found;               /* nodes, as this try has them */

@@ -38,6 +38,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     c->layout = (struct sn_layout_config){.data = 1,
                                           .tensor = 1,
                                           .tensor_x = 1,
+                                          .tensor_pieces = 1,
                                           .pipeline = 1,
                                           .context = 1,
                                           .expert = 1,

@@ -37,11 +37,22 @@ static void add_turns(struct list *l, const struct sn_layout_config *found, int 
     }
 }
 
+/* Rows in pieces: collectives of tensor ranks beside products of the same micro-batch. */
+static void add_pieces(struct list *l, const struct sn_layout_config *found)
+{
+    struct sn_layout_config x = *found;
+    if ((x.tensor == 1 && x.tensor_x == 1) || names(l, SN_KEY_TENSOR_PIECES))
+        return;
+    for (x.tensor_pieces = 2; x.tensor_pieces <= 4; x.tensor_pieces *= 2)
+        add(l, &x, SN_HIDINGS * SN_HIDINGS + x.tensor_pieces);
+}
+
 int sn_hidings_list(struct sn_hiding out[SN_HIDINGS], struct sn_config *room,
                     const struct sn_layout_config *found, int ranks)
 {
     struct list l = {.out = out, .ranks = ranks, .room = room};
     add(&l, found, 0);
+    add_pieces(&l, found);
     for (int s = 0; s < SN_NSCHEDULES && !names(&l, SN_KEY_SCHEDULE); s++)
         for (int v = 1; v <= 4 && sn_schedule_traits((enum sn_schedule)s)->takes_turns; v *= 2)
             if (!names(&l, SN_KEY_VIRTUAL_STAGES) || v == found->virtual_stages)

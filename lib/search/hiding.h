@@ -8,12 +8,12 @@
 
 /* A few layouts on the same grid, in the order in which they are to be tried; those of one `group`
  * differ in memory alone, and end with the first that fits. */
-enum { SN_HIDINGS = 10 };
+enum { SN_HIDINGS = 12 };
 struct sn_hiding {
     struct sn_layout_config layout;
     int group;
 };
-/* *found itself; and with a schedule whose segments take turns, with one, two and four virtual
+/* *found itself; with the rows that go through tensor collectives in two and in four pieces; and with a schedule whose segments take turns, with one, two and four virtual
  * stages: as it is, with the optimizer's state divided, with activations computed again. Keys that
  * room->layout_named names stand. Returns how many; room->layout is written. */
 int sn_hidings_list(struct sn_hiding out[SN_HIDINGS], struct sn_config *room,

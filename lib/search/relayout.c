@@ -19,6 +19,7 @@ static enum sn_status on_nodes(struct sn_config *out, int nodes, const struct sn
     out->layout.drop_duplicates = SN_DUPLICATES_AUTO;
     out->layout.compress.node = 0; /* as the new replicas lie */
     out->layout.expert_tensor = 0;
+    out->layout.tensor_pieces = 1;
     out->layout.n_split = 0; /* layers of the stage modules of the old one */
     out->machine.nodes = 0;
     if (ranks == 1)

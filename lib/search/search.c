@@ -396,6 +396,7 @@ static enum sn_status hide(struct search *s, struct sn_found *f, struct sn_err *
     struct sn_found best = *f;
     enum sn_status st = SN_OK;
     best.layout.overlap = SN_OVERLAP_NONE;
+    best.layout.tensor_pieces = 1;
     for (int i = 0; i < n && st == SN_OK; i++) {
         struct sn_found x = {.layout = h[i].layout, .rest = f->rest};
         if (h[i].group == done)

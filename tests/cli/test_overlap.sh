@@ -12,6 +12,7 @@ plan=$BUILD/bin/sennit-plan
 
 # The line's run file, its operations in the order that auto finds.
 overlapped() { # path
+    grep -q '^machine' "$1" && cat "$1" && return
     sed 's/^layout:/&\n  overlap: auto/' "$1"
     echo 'machine: {preset: dgx-a100-80}'
 }
@@ -25,9 +26,11 @@ train() { # yaml ranks
     [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 5)"
 }
 
-# The schedule that a line in which forward and backward take turns is compared with: they do not.
+# What a line in which forward and backward take turns, or rows go in pieces, is compared with: they
+# do not.
 without_turns() { # line
     case $1 in
+    *tensor_pieces*) printf '%s' "$1" | sed 's/ tensor_pieces=[0-9]*//; s/ overlap=auto//' ;;
     *virtual_stages*) printf '%s' "$1" | sed 's/schedule=combined/schedule=interleaved/' ;;
     *) printf '%s' "$1" | sed 's/schedule=combined/schedule=1f1b/' ;;
     esac
@@ -74,7 +77,7 @@ grep '^[a-z].* fast' "$table" >"$tmp/fast"
 while read -r line; do
     layout_file "$line" "$tmp/run.yaml" "$tmp/out"
     overlapped "$tmp/run.yaml" >"$tmp/auto.yaml"
-    echo 'machine: {preset: dgx-a100-80}' >>"$tmp/run.yaml"
+    grep -q '^machine' "$tmp/run.yaml" || echo 'machine: {preset: dgx-a100-80}' >>"$tmp/run.yaml"
     count=$((count + 1))
     last=$(($(layout_ranks "$line") - 1))
     "$plan" "$tmp/auto.yaml" --verify >"$tmp/out" 2>&1 && grep -q '^verified' "$tmp/out" || bad="$bad ${line%% *}"

@@ -29,6 +29,7 @@ static inline struct sn_config job_small(void)
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
                                          .tensor_x = 1,
+                                         .tensor_pieces = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,

@@ -49,6 +49,7 @@ struct sn_config layout_config(enum sn_family family)
     c.layout = (struct sn_layout_config){.data = 1,
                                          .tensor = 1,
                                          .tensor_x = 1,
+                                         .tensor_pieces = 1,
                                          .pipeline = 1,
                                          .expert = 1,
                                          .context = 1,

@@ -80,6 +80,8 @@ static enum sn_status parse(struct layouts_line *l, const struct keys *k, struct
                             ? sn_fail(err, SN_ENOMEM, "%s: no memory", l->name)
                             : sn_config_parse(&l->config, text.p, text.len, l->name, NULL, err);
     sn_str_fini(&text);
+    if (st == SN_OK && l->config.layout.overlap != SN_OVERLAP_NONE)
+        layouts_overlap(&l->config); /* no machine is named that would have rates */
     return st;
 }
 
@@ -159,7 +161,7 @@ struct sn_config layouts_reference(const struct sn_config *c)
     struct sn_layout_config *l = &one.layout;
     /* Routers are balanced over the tokens that are computed at once. */
     int together = c->model.experts.aux_loss > 0 ? l->data * l->micro_batch : 1;
-    l->data = l->tensor = l->tensor_x = l->context = l->pipeline = l->expert = 1;
+    l->data = l->tensor = l->tensor_pieces = l->tensor_x = l->context = l->pipeline = l->expert = 1;
     l->virtual_stages = 1;
     l->micro_batch = together;
     l->schedule = SN_1F1B;

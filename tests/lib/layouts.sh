@@ -97,6 +97,8 @@ layout_file() { # line path output
         print "run: {name: equal, seed: " (seed ? seed : 11) ", output: " out ", threads: 1}"
         print "data: {train: " tok ", valid: " tok "-valid}"
         show("model"); show("train"); show("layout")
+        if (text["layout", "overlap"] == "auto") # by whose rates operations are put in order
+            print "machine: {preset: laptop-cpu}"
     }' >"$2"
 }
 

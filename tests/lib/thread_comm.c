@@ -214,15 +214,28 @@ static sn_request post(struct sn_comm *c, const struct sn_transfer *t)
     return request;
 }
 
+static void receive(struct rank *r, sn_request t)
+{
+    mail_receive(r, &r->recv[t % TICKETS]);
+    note(&r->recv[t % TICKETS], true);
+    r->pending[t % TICKETS] = false;
+}
+
+/* Those of the same sender and tag in the order in which they were posted. */
 static enum sn_status wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     struct rank *r = (struct rank *)c;
     (void)err;
-    if (t && r->pending[t % TICKETS]) {
-        mail_receive(r, &r->recv[t % TICKETS]);
-        note(&r->recv[t % TICKETS], true);
-        r->pending[t % TICKETS] = false;
+    if (!t || !r->pending[t % TICKETS])
+        return SN_OK;
+    const struct sn_transfer *x = &r->recv[t % TICKETS];
+    for (sn_request k = t > TICKETS ? t - TICKETS + 1 : 1; k < t; k++) {
+        const struct sn_transfer *y = &r->recv[k % TICKETS];
+        if (r->pending[k % TICKETS] && y->group == x->group && y->peer == x->peer &&
+            y->tag == x->tag)
+            receive(r, k);
     }
+    receive(r, t);
     return SN_OK;
 }
 

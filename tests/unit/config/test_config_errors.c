@@ -57,7 +57,7 @@ static const struct {
      "run.yaml:2:10: unknown key 'layout.quux.tensor'; layout has data, tensor, "
      "tensor_x, pipeline, expert, expert_tensor, context, micro_batch, virtual_stages, "
      "sequence_parallel, schedule, recompute, zero, zero_node, zero_cache, context_kind, split, axis_order, "
-     "bucket, overlap, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
+     "bucket, overlap, tensor_pieces, placement, drop_duplicates, expert_tokens, comm_aware_recompute, optimizer_tile, expert_buffer, "
      "expert_node, expert_chunks, offload, compress"},
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},

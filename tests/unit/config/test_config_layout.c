@@ -1,6 +1,6 @@
 /*
  * test_config_layout.c - the layout: values, the rules between its keys and the model's, and the
- * ranks that it needs.
+ * ranks that it needs. Longer than 500 lines because every sentence of every rule stands in it.
  */
 #include "tests/unit/config/config_place.h"
 
@@ -205,6 +205,19 @@ static const struct {
     {GROUPED TRAIN "layout: {tensor: 6}\n",
      "run.yaml:3:18: layout.tensor: 6 neither divides model.kv_heads (4) nor is a multiple "
      "of it; nearest that work: 4 or 12"},
+    {NEOX TRAIN "layout: {tensor: 2, tensor_pieces: 2}\n",
+     "run.yaml:3:36: layout.tensor_pieces: 2 needs layout.overlap: auto"},
+    {NEOX TRAIN "layout: {tensor: 2, overlap: auto, tensor_pieces: 5}\n",
+     "run.yaml:3:51: layout.tensor_pieces: 5 does not divide micro_batch x seq / context (1 x 96 / "
+     "1), with sequence_parallel / tensor; nearest that work: 4 or 6"},
+    {NEOX TRAIN "layout: {tensor: 2, sequence_parallel: false, overlap: auto, tensor_pieces: 64}\n",
+     "run.yaml:3:77: layout.tensor_pieces: 64 does not divide micro_batch x seq / context (1 x 96 / "
+     "1); nearest that work: 48"},
+    {NEOX TRAIN "layout: {tensor: 2, overlap: auto, tensor_pieces: 2, compress: {tensor: mpc}}\n",
+     "run.yaml:3:51: layout.tensor_pieces: 2 does not go with layout.compress.tensor; use 1"},
+    {MIXTURE TRAIN "layout: {tensor: 2, overlap: auto, tensor_pieces: 2}\n",
+     "run.yaml:3:51: layout.tensor_pieces: 2 does not go with experts and sequence_parallel, which "
+     "have an order of rows; use 1"},
     {NEOX TRAIN "layout: {tensor_x: 5}\n",
      "run.yaml:3:20: layout.tensor_x: 5 does not divide model.hidden (96); nearest that work: 4 "
      "or 6"},
