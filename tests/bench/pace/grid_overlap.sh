@@ -20,7 +20,7 @@
 #   waits     for which a rank stands, in both orders, measured and planned
 #   hidden    (alone - waits in the order of auto) / could be. What messages take longer than planned, or because others are under way
 #             on their links, so counts as not hidden
-#   computing behind which they are under way: measured, in the order of auto
+#   computing behind which they are under way, measured, in the order of auto (and of what could be hidden)
 set -eu
 cd "$(dirname "$0")/../../.."
 . tests/bench/pace/lib.sh
@@ -152,8 +152,8 @@ row() { # kind
     p0=$(grep "^$1|" "$tmp/plan-none" | cut -d'|' -f4)
     awk -F'|' -v m0="$m0" -v m="$m" -v p0="$p0" -v behind="$behind" '{
         is = $2 > 0.05 * $3 # else nothing is to be hidden
-        printf "| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %s | %s | %.0f |\n", $1, $3, $2, m0, m, p0, $4,
-            is ? sprintf("%.0f %%", 100 * ($3 - m) / $2) : "-", is ? sprintf("%.0f %%", 100 * ($3 - $4) / $2) : "-", behind }' "$tmp/auto"
+        printf "| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %s | %s | %.0f%s |\n", $1, $3, $2, m0, m, p0, $4,
+            is ? sprintf("%.0f %%", 100 * ($3 - m) / $2) : "-", is ? sprintf("%.0f %%", 100 * ($3 - $4) / $2) : "-", behind, is ? sprintf(" (%.0f %%)", 100 * behind / $2) : "" }' "$tmp/auto"
 }
 
 one() { # name
