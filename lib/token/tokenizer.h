@@ -3,7 +3,7 @@
  *
  * What is read: Hugging Face's tokenizer.json, tiktoken's .tiktoken, SentencePiece's .model; told
  * apart by what is in them. What a file asks for and this library does not do is refused by name.
- * Tokens are those of tokenizers 0.23 (tests/unit/token/against_hf.py compares).
+ * Tokens are those of tokenizers 0.23 (tests/unit/token/test_tokenizer.c has vectors of it).
  *
  * A tokenizer never changes once it is loaded; each thread that encodes has an encoder of its own.
  */
