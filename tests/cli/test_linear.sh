@@ -71,7 +71,7 @@ for option in --activations --timeline '--explain 0' "--svg $tmp/svg" "--trace $
     # shellcheck disable=SC2086  # options
     linear "$option" 4.2 "$ub/sennit-plan" "$tmp/@.yaml" $option
 done
-for layers in $few $many; do run_of "$layers" llama auto >"$tmp/$layers.yaml"; done
+for layers in $few $many; do run_of "$layers" llama '{zero_cache: 0}' >"$tmp/$layers.yaml"; done
 linear "a search" 4.2 "$ub/sennit-plan" search "$tmp/@.yaml" --top 2
 
 # Four times the switches of a machine.

@@ -282,7 +282,8 @@ static void run_stage(struct sim_reference *out, struct world *w, int stage)
     g.request = calloc((size_t)p->next_id * (size_t)g.slots, sizeof(*g.request));
     for (int i = 0; i < p->n_sched && g.request; i++) {
         const struct sn_segment *c = &p->segments[p->sched[i].segment];
-        for (int k = c->first; k < c->first + c->n; k++)
+        int first = p->sched[i].first; /* where segments take turns a piece of one */
+        for (int k = first; k < first + p->sched[i].n; k++)
             run(&g, &p->ops[k], &p->sched[i], c->kind == SN_SEGMENT_UPDATE);
     }
     free(g.request);

@@ -15,12 +15,23 @@ enum { TICKETS = 1024 };
 struct mail {
     struct mail *next;
     int from, to, group, tag;
+    long number; /* of those from there to there in the group with the tag */
     size_t bytes;
     char data[];
 };
 
+/* What a rank sends to, or receives from, another. */
+struct line {
+    int peer, group, tag;
+    long n;
+};
+enum { LINES = 512 };
+
 struct rank {
     struct sn_comm base;
+    struct line out[LINES], in[LINES];
+    int n_out, n_in;
+    long recv_number[TICKETS]; /* by request */
     struct thread_world *world;
     int number;
     struct sn_transfer recv[TICKETS]; /* posted receives, by request */
@@ -106,6 +117,20 @@ static void meet(struct rank *r, const struct sn_transfer *t)
 
 /* --- mail ------------------------------------------------------------------------------------- */
 
+/* The number of the next message; the caller has the lock. */
+static long next_number(struct line *lines, int *n, const struct sn_transfer *t)
+{
+    int i = 0;
+    while (i < *n && (lines[i].peer != t->peer || lines[i].group != (int)t->group ||
+                      lines[i].tag != t->tag))
+        i++;
+    if (i == *n) {
+        assert(*n < LINES);
+        lines[(*n)++] = (struct line){t->peer, (int)t->group, t->tag, 0};
+    }
+    return lines[i].n++;
+}
+
 static void mail_send(struct rank *r, const struct sn_transfer *t)
 {
     struct thread_world *w = r->world;
@@ -113,9 +138,10 @@ static void mail_send(struct rank *r, const struct sn_transfer *t)
     struct mail *x = thread_need(malloc(sizeof(*x) + bytes));
     *x = (struct mail){
         NULL,          r->number, sn_group_member(&w->grid, r->number, t->group, t->peer),
-        (int)t->group, t->tag,    bytes};
+        (int)t->group, t->tag,    0, bytes};
     memcpy(x->data, t->in, bytes);
     (void)pthread_mutex_lock(&w->lock);
+    x->number = next_number(r->out, &r->n_out, t);
     struct mail **end = &w->mail;
     while (*end)
         end = &(*end)->next;
@@ -124,7 +150,7 @@ static void mail_send(struct rank *r, const struct sn_transfer *t)
     (void)pthread_mutex_unlock(&w->lock);
 }
 
-static void mail_receive(struct rank *r, const struct sn_transfer *t)
+static void mail_receive(struct rank *r, const struct sn_transfer *t, long number)
 {
     struct thread_world *w = r->world;
     int from = sn_group_member(&w->grid, r->number, t->group, t->peer);
@@ -133,7 +159,7 @@ static void mail_receive(struct rank *r, const struct sn_transfer *t)
     for (;;) {
         for (at = &w->mail; *at; at = &(*at)->next)
             if ((*at)->from == from && (*at)->to == r->number && (*at)->tag == t->tag &&
-                (*at)->group == (int)t->group)
+                (*at)->group == (int)t->group && (*at)->number == number)
                 break;
         if (*at)
             break;
@@ -210,32 +236,22 @@ static sn_request post(struct sn_comm *c, const struct sn_transfer *t)
     sn_request request = ++r->last;
     assert(!r->pending[request % TICKETS]);
     r->recv[request % TICKETS] = *t;
+    (void)pthread_mutex_lock(&r->world->lock);
+    r->recv_number[request % TICKETS] = next_number(r->in, &r->n_in, t);
+    (void)pthread_mutex_unlock(&r->world->lock);
     r->pending[request % TICKETS] = true;
     return request;
 }
 
-static void receive(struct rank *r, sn_request t)
-{
-    mail_receive(r, &r->recv[t % TICKETS]);
-    note(&r->recv[t % TICKETS], true);
-    r->pending[t % TICKETS] = false;
-}
-
-/* Those of the same sender and tag in the order in which they were posted. */
 static enum sn_status wait(struct sn_comm *c, sn_request t, struct sn_err *err)
 {
     struct rank *r = (struct rank *)c;
     (void)err;
-    if (!t || !r->pending[t % TICKETS])
-        return SN_OK;
-    const struct sn_transfer *x = &r->recv[t % TICKETS];
-    for (sn_request k = t > TICKETS ? t - TICKETS + 1 : 1; k < t; k++) {
-        const struct sn_transfer *y = &r->recv[k % TICKETS];
-        if (r->pending[k % TICKETS] && y->group == x->group && y->peer == x->peer &&
-            y->tag == x->tag)
-            receive(r, k);
+    if (t && r->pending[t % TICKETS]) {
+        mail_receive(r, &r->recv[t % TICKETS], r->recv_number[t % TICKETS]);
+        note(&r->recv[t % TICKETS], true);
+        r->pending[t % TICKETS] = false;
     }
-    receive(r, t);
     return SN_OK;
 }
 

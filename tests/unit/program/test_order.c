@@ -27,6 +27,7 @@ static void text_fini(struct text *t)
 static bool text_of(struct text *t, struct sn_config *c, int rank, double dear)
 {
     struct sn_err err;
+    c->layout.tensor_pieces = 1; /* with pieces there are more of them */
     c->layout.overlap = dear > 0 ? SN_OVERLAP_AUTO : SN_OVERLAP_NONE;
     c->overlap_rates = (struct sn_overlap_rates){.flops = 1e9, .bytes = 1e9};
     for (int q = 0; q < SN_NGROUPS; q++) {
