@@ -76,11 +76,11 @@ middle() { # file of numbers
 measure() { # pieces...
     rm -f "$tmp"/times-*
     for _ in $(seq "${REPEATS:-2}"); do
-        for n in "$@"; do
+        for parts in "$@"; do
             rm -rf "$tmp/out"
-            in_pieces "$n"
+            in_pieces "$parts"
             launch $ranks --pace "$tmp/m.yaml"
-            column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times-$n"
+            column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times-$parts"
         done
     done
 }
@@ -96,16 +96,16 @@ pieces=${*:-2 4}
 for sequence in false true; do
     choose_device
     losses 1 >"$tmp/losses-1"
-    for n in $pieces; do check "$n"; done
+    for parts in $pieces; do check "$parts"; done
     # shellcheck disable=SC2086
     measure 1 $pieces
     in_pieces 1
     plan
     p1=$p b1=$busy m1=$(middle "$tmp/times-1")
-    for n in $pieces; do
-        in_pieces "$n"
+    for parts in $pieces; do
+        in_pieces "$parts"
         plan
-        awk -v s=$sequence -v n="$n" -v p="$p" -v p1="$p1" -v b="$b1" -v m="$(middle "$tmp/times-$n")" -v m1="$m1" 'BEGIN {
+        awk -v s=$sequence -v n="$parts" -v p="$p" -v p1="$p1" -v b="$b1" -v m="$(middle "$tmp/times-$parts")" -v m1="$m1" 'BEGIN {
             printf "| %s | %d | %.0f | %.0f | %.0f | %.0f | %.0f %% | %.0f | %.0f | %.0f %% |\n", s, n, b * 1e3, m1 * 1e3, m * 1e3,
                 (m1 - m) * 1e3, 100 * (m1 - m) / (m1 - b), p1 * 1e3, p * 1e3, 100 * (p1 - p) / (p1 - b) }' >>"$tmp/table"
     done
