@@ -32,6 +32,8 @@ struct sn_attention_attr {
     float scale;                 /* of the scores */
     enum sn_library_use library; /* whether a library may compute it */
     int32_t head0;               /* the first query head here */
+    int32_t window; /* keys that a query sees at most, its own the last of them; 0: no bound */
+    float cap;      /* of scores; 0: none */
 };
 
 /* Which position of which sample a row is (kernels/position.h). All zero but seq: everything is here. */
@@ -51,9 +53,9 @@ struct sn_vocab_attr {
 };
 
 struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
-    uint32_t site; /* of the random stream: unique in the model; ENCODE's: unique in the job */
-    float drop;    /* probability of dropping, 0 = off */
-    float jitter;  /* JITTER: more than 0 */
+    uint32_t site;      /* of the random stream: unique in the model; ENCODE's: unique in the job */
+    float drop;         /* probability of dropping, 0 = off */
+    float jitter;       /* JITTER: more than 0 */
     int32_t col0, width; /* DROPOUT: x begins at this column of so many; 0: it has them all */
 };
 

@@ -85,16 +85,19 @@
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
  *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim);
  *               `inverse` turns back (the gradient). Other columns are copied
- * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d]        0+ o[T,H*d], 1+ lse[T,H] f32 -
- *               causal, within each sample; scores times attr.attention.scale > 0; head h reads kv head h*G/H;
+ * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d],       0+ o[T,H*d], 1+ lse[T,H] f32 -
+ *               3 starts[N S,1] i32?
+ *               within each sample, over the keys that the query sees (kernels/mask.h); scores s are times
+ *               attr.attention.scale > 0, and with cap > 0 then cap tanh(s / cap); head h reads kv head h*G/H;
  *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
  *               scaled scores. drop > 0: dropout of the probabilities, element (head0 + h, query
  *               position, key position). Queries have the positions of context_rank, keys those of
- *               key_rank: a query sees the keys whose position is not beyond its own. SN_ADD (both
+ *               key_rank. SN_ADD (both
  *               outputs): merges with the (o, lse) that earlier keys gave, exactly; o may be f32.
  *               A query that sees none of the keys: SN_WRITE gives o = 0, lse = -inf, SN_ADD
  *               changes nothing
- * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse           0+ dq, 1+ dk, 2+ dv         -
+ * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse,          0+ dq, 1+ dk, 2+ dv         -
+ *               6 starts?
  *               o and lse are those over all keys, in 1 and 2 some of the keys (key_rank as above):
  *               dq is their share of it. Each output may be f32 or the storage type; o too
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
@@ -292,9 +295,12 @@ enum {
 };
 enum { SN_COLSUM_DY, SN_COLSUM_DB = 0 };
 enum { SN_ROPE_X, SN_ROPE_Y = 0 };
-enum { SN_ATTENTION_Q, SN_ATTENTION_K, SN_ATTENTION_V, SN_ATTENTION_O = 0, SN_ATTENTION_LSE };
 enum {
-    SN_ATTENTION_DX_Q, SN_ATTENTION_DX_K, SN_ATTENTION_DX_V, SN_ATTENTION_DX_O, SN_ATTENTION_DX_DO, SN_ATTENTION_DX_LSE,
+    SN_ATTENTION_Q, SN_ATTENTION_K, SN_ATTENTION_V, SN_ATTENTION_STARTS,
+    SN_ATTENTION_O = 0, SN_ATTENTION_LSE
+};
+enum {
+    SN_ATTENTION_DX_Q, SN_ATTENTION_DX_K, SN_ATTENTION_DX_V, SN_ATTENTION_DX_O, SN_ATTENTION_DX_DO, SN_ATTENTION_DX_LSE, SN_ATTENTION_DX_STARTS,
     SN_ATTENTION_DX_DQ = 0, SN_ATTENTION_DX_DK, SN_ATTENTION_DX_DV
 };
 enum { SN_ACT_X, SN_ACT_Y = 0 };
@@ -333,7 +339,7 @@ enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };
 enum { SN_ORTHOGONALISE_X, SN_ORTHOGONALISE_Y = 0, SN_ORTHOGONALISE_MINUS };
 /* clang-format on */
 
-enum { SN_MAX_IN = 6, SN_MAX_OUT = 4 };
+enum { SN_MAX_IN = 7, SN_MAX_OUT = 4 };
 enum { SN_NO_TARGET = -1 }; /* what a row of CROSS_ENTROPY has to predict: nothing */
 
 struct sn_args {

@@ -25,6 +25,7 @@ struct job {
     struct sn_runs queries, keys;
     int64_t samples, chunk, chunks; /* chunks of a run */
     int64_t q_block, k_block;
+    struct sn_mask mask;
     struct sn_attn_dropout dropout;
     struct sn_attn_bf16 bf16; /* its set is NULL: products are of fp32 */
     int64_t place;            /* room for the keys of a run, whole blocks */
@@ -56,7 +57,8 @@ static struct job job_of(const struct sn_args *a, int threads)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
-                    .heads = t->attention.heads};
+                    .heads = t->attention.heads,
+                    .mask = sn_mask_of(t, &a->in[SN_ATTENTION_STARTS])};
     j.queries = sn_runs_of(t, t->position.context_rank);
     j.keys = sn_runs_of(t, t->position.key_rank);
     j.bf16 = sn_attn_bf16_of(a, SN_FORWARD_BF16);
@@ -133,6 +135,15 @@ static uint16_t *packed_values(const struct job *j, int64_t sample, int64_t kv_h
     return packed_keys(j, sample, kv_head, 0, 0) + keys + (r * j->place + k0) * j->bf16.wide;
 }
 
+/* Scores times `scale` to cap tanh(s / cap). */
+static void cap_row(const struct job *j, float scale, int64_t visible, float *restrict p)
+{
+    float cap = j->a->attr.attention.cap, inner = scale / cap;
+#pragma omp simd
+    for (int64_t k = 0; k < visible; k++)
+        p[k] = cap * sn_tanhf(inner * p[k]);
+}
+
 /*
  * One row of scores times `scale` against `visible` keys from k0 on: p in place, m and l updated, o
  * rescaled. Sums are written out as vectors: left to the compiler, two inlined copies may add in
@@ -164,6 +175,22 @@ soften_row(const struct job *j, struct work *w, float scale, int64_t i, int64_t 
     w->l[i] += sn_vec_sum(sum);
 }
 
+/* The same, of the keys of a block that the query sees; there are some. In fp32 q is scaled. */
+static void see_row(const struct job *j, struct work *w, int64_t i, struct sn_key_range seen,
+                    float *p)
+{
+    float scale = j->bf16.set ? j->a->attr.attention.scale : 1.0f;
+    bool capped = j->a->attr.attention.cap > 0;
+    if (capped)
+        cap_row(j, scale, seen.end, p);
+    for (int64_t k = 0; k < seen.from; k++)
+        p[k] = -INFINITY;
+    if (capped || !j->bf16.set)
+        soften_row(j, w, 1.0f, i, seen.end, p);
+    else
+        soften_row(j, w, scale, i, seen.end, p);
+}
+
 static void drop_row(const struct job *j, const struct work *w, const struct sn_attn_row *row,
                      float *p)
 {
@@ -181,12 +208,13 @@ static void soften_block(const struct job *j, struct work *w, int64_t i0, int64_
     int64_t whole = j->bf16.set ? sn_bf16_depth(j->bf16.set, k->n) : 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        int64_t before = sn_keys_before(&j->mask, w->sample, query + i, key);
         struct sn_attn_row row = {w->sample, w->head, query + i, key, visible};
         float *p = w->p + i * score_row(j);
-        if (j->bf16.set)
-            soften_row(j, w, j->a->attr.attention.scale, i0 + i, visible, p);
-        else /* q is scaled */
-            soften_row(j, w, 1.0f, i0 + i, visible, p);
+        if (before < visible)
+            see_row(j, w, i0 + i, (struct sn_key_range){before, visible}, p);
+        else
+            sn_clear_step(p, visible);
         if (j->dropout.drop > 0)
             drop_row(j, w, &row, p);
         if (j->bf16.set)
@@ -340,13 +368,20 @@ static void pack(const struct job *j, struct work *w, const struct keys *keys)
     sn_head_load(&v, 1.0f, padded, w->v, j->ld);
 }
 
+/* The keys of a run that the chunk sees. */
+static struct sn_key_range seen_of(const struct job *j, const struct work *w,
+                                   const struct sn_run *run)
+{
+    struct sn_queries q = {w->run, w->sample, w->q0, w->queries};
+    return sn_keys_seen(&j->mask, &q, run);
+}
+
 /* The chunk against those keys of a run that it sees. */
 static void pass(const struct job *j, struct work *w, const struct sn_run *run)
 {
-    int64_t end = w->run->first + w->q0 + w->queries - run->first;
-    end = end < run->n ? end : run->n;
-    for (int64_t k0 = 0; k0 < end; k0 += j->k_block) {
-        int64_t last = j->bf16.set ? run->n : end; /* packed bf16 is the run's */
+    struct sn_key_range seen = seen_of(j, w, run);
+    for (int64_t k0 = seen.from / j->k_block * j->k_block; k0 < seen.end; k0 += j->k_block) {
+        int64_t last = j->bf16.set ? run->n : seen.end; /* packed bf16 is the run's */
         struct keys keys = {run, k0, last - k0 < j->k_block ? last - k0 : j->k_block};
         if (!j->bf16.set)
             pack(j, w, &keys);
@@ -354,6 +389,9 @@ static void pass(const struct job *j, struct work *w, const struct sn_run *run)
         int64_t i0 = from > w->q0 ? (from - w->q0) / j->q_block * j->q_block : 0;
         for (; i0 < w->queries; i0 += j->q_block) {
             int64_t n = w->queries - i0 < j->q_block ? w->queries - i0 : j->q_block;
+            int64_t query = w->run->first + w->q0 + i0, key = run->first + k0 + keys.n - 1;
+            if (sn_keys_are_past(&j->mask, w->sample, query, key))
+                break;
             if (j->bf16.set)
                 block_bf16(j, w, i0, n, &keys);
             else
@@ -364,10 +402,14 @@ static void pass(const struct job *j, struct work *w, const struct sn_run *run)
 
 static void chunk(const struct job *j, struct work *w)
 {
-    if (j->a->acc[SN_ATTENTION_O] == SN_ADD && !sn_run_sees(w->run, &j->keys.run[0]))
+    bool sees = false;
+    for (int r = 0; r < j->keys.count; r++) {
+        sees = sees || seen_of(j, w, &j->keys.run[r]).end > 0;
+    }
+    if (j->a->acc[SN_ATTENTION_O] == SN_ADD && !sees)
         return;
     start(j, w);
-    for (int r = 0; r < j->keys.count && sn_run_sees(w->run, &j->keys.run[r]); r++)
+    for (int r = 0; r < j->keys.count; r++)
         pass(j, w, &j->keys.run[r]);
     finish(j, w);
 }

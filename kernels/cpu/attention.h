@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/dropout.h"
+#include "kernels/mask.h"
 #include "kernels/position.h"
 #include "kernels/round.h"
 
@@ -93,6 +94,41 @@ static inline int64_t sn_first_query(const struct sn_run *q, const struct sn_run
     return q->first == k->first ? k0 : 0;
 }
 
+/* `n` queries of a run from its row `first` on, of a sample here. */
+struct sn_queries {
+    const struct sn_run *run;
+    int64_t sample, first, n;
+};
+
+/* The keys of a run that any of them sees: its rows from .. end - 1; 0 .. - 1: none. */
+struct sn_key_range {
+    int64_t from, end;
+};
+
+static inline struct sn_key_range sn_keys_seen(const struct sn_mask *m, const struct sn_queries *q,
+                                               const struct sn_run *k)
+{
+    int64_t at = q->run->first + q->first, end = at + q->n - k->first;
+    int64_t from = sn_mask_first(m, q->sample, at) - k->first;
+    struct sn_key_range seen = {from > 0 ? from : 0, end < k->n ? end : k->n};
+    return seen.from < seen.end ? seen : (struct sn_key_range){0, 0};
+}
+
+/* Are keys up to position `last` all before those that queries from position p on see? */
+static inline bool sn_keys_are_past(const struct sn_mask *m, int64_t sample, int64_t p,
+                                    int64_t last)
+{
+    return sn_mask_first(m, sample, p) > last;
+}
+
+/* How many keys from position `key` on are before the first that the query at p sees. */
+static inline int64_t sn_keys_before(const struct sn_mask *m, int64_t sample, int64_t p,
+                                     int64_t key)
+{
+    int64_t before = sn_mask_first(m, sample, p) - key;
+    return before > 0 ? before : 0;
+}
+
 /* What a head of a sample is: `rows` rows from first_row on, d columns from first_col on. */
 struct sn_head {
     const struct sn_mat *x;
@@ -162,13 +198,19 @@ static inline void sn_head_transpose(const float *in, int64_t ld, int64_t rows, 
     }
 }
 
-/* The keys of a block that a query sees, rounded up to SN_STEP; those beyond get `fill`. */
+/* The keys of a block that are not beyond a query, rounded up to SN_STEP; those beyond get `fill`. */
 static inline int64_t sn_whole_step(float *row, int64_t visible, float fill)
 {
     int64_t whole = (visible + SN_STEP - 1) / SN_STEP * SN_STEP;
     for (int64_t k = visible; k < whole; k++)
         row[k] = fill;
     return whole;
+}
+
+/* A row of zeros, where the query sees none of them. */
+static inline void sn_clear_step(float *row, int64_t visible)
+{
+    memset(row, 0, (size_t)sn_round_up(visible, SN_STEP) * sizeof(*row));
 }
 
 /* The mask of one ATTENTION operation in one micro-batch. */

@@ -24,6 +24,7 @@ struct job {
     int64_t rows, d, ld, heads, kv_heads, group; /* rows of a sample here */
     struct sn_runs queries, keys;
     int64_t samples, place; /* place: rows of scratch for a run */
+    struct sn_mask mask;
     struct sn_attn_dropout dropout;
 };
 
@@ -47,7 +48,8 @@ static struct job job_of(const struct sn_args *a)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
-                    .heads = t->attention.heads};
+                    .heads = t->attention.heads,
+                    .mask = sn_mask_of(t, &a->in[SN_ATTENTION_DX_STARTS])};
     j.queries = sn_runs_of(t, t->position.context_rank);
     j.keys = sn_runs_of(t, t->position.key_rank);
     j.place = sn_round_up(j.queries.run[0].n, SN_BK);
@@ -98,7 +100,10 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
         struct sn_attn_gradient of = {.scale = 1.0f, /* q is scaled */
                                       .lse = w->lse[q->place + q->first + i],
                                       .delta = w->delta[q->place + q->first + i],
-                                      .factor = factor};
+                                      .cap = j->a->attr.attention.cap,
+                                      .factor = factor,
+                                      .before =
+                                          sn_keys_before(&j->mask, w->sample, row.query, row.key)};
         sn_attn_gradient_row(&of, visible, w->p + at, w->ds + at);
     }
 }
@@ -211,6 +216,9 @@ static void pass(const struct job *j, struct work *w, int r)
             int64_t end = sn_run_sees(q.run, run) ? q.run->n : 0;
             for (q.first = sn_first_query(q.run, run, k0); q.first < end; q.first += SN_BQ) {
                 q.n = end - q.first < SN_BQ ? end - q.first : SN_BQ;
+                int64_t last = position(&keys) + keys.n - 1;
+                if (sn_keys_are_past(&j->mask, w->sample, position(&q), last))
+                    break;
                 block(j, w, &q, &keys);
             }
         }

@@ -24,6 +24,7 @@ struct job {
     struct sn_runs queries, keys;
     int64_t samples, place; /* place: keys of scratch for a run, whole blocks */
     int64_t score_row;      /* floats between the rows of a block of scores */
+    struct sn_mask mask;
     struct sn_attn_dropout dropout;
 };
 
@@ -49,7 +50,8 @@ static struct job job_of(const struct sn_args *a)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
-                    .heads = t->attention.heads};
+                    .heads = t->attention.heads,
+                    .mask = sn_mask_of(t, &a->in[SN_ATTENTION_DX_STARTS])};
     j.bf16 = sn_attn_bf16_of(a, SN_BACKWARD_BF16);
     j.queries = sn_runs_of(t, t->position.context_rank);
     j.keys = sn_runs_of(t, t->position.key_rank);
@@ -119,7 +121,12 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
     for (int64_t i = 0; i < q->n; i++) {
         int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
-        struct sn_attn_gradient of = {j->a->attr.attention.scale, w->lse[i], w->delta[i], NULL};
+        struct sn_attn_gradient of = {.scale = j->a->attr.attention.scale,
+                                      .lse = w->lse[i],
+                                      .delta = w->delta[i],
+                                      .cap = j->a->attr.attention.cap,
+                                      .before =
+                                          sn_keys_before(&j->mask, w->sample, row.query, row.key)};
         if (j->dropout.drop > 0) {
             float *factor = sn_attn_dropout_row(&j->dropout, &row, w->factor);
             (void)sn_whole_step(factor, visible, 0.0f);
@@ -228,7 +235,7 @@ static void scale_row(const struct job *j, float *restrict row)
         row[c] *= j->a->attr.attention.scale;
 }
 
-/* A run that sees none of the keys has dq = 0 here, and adding that is left out. */
+/* A block that sees none of the keys has dq = 0 here, and adding that is left out. */
 static void store_queries(const struct job *j, struct work *w, const struct piece *q, bool sees)
 {
     struct sn_head dq = rows_of(j, w, w->head, &j->a->out[SN_ATTENTION_DX_DQ], q);
@@ -238,20 +245,30 @@ static void store_queries(const struct job *j, struct work *w, const struct piec
     }
 }
 
+/* The keys of a run that a block of queries sees. */
+static struct sn_key_range seen_of(const struct job *j, const struct work *w, const struct piece *q,
+                                   const struct sn_run *run)
+{
+    struct sn_queries queries = {q->run, w->sample, q->first, q->n};
+    return sn_keys_seen(&j->mask, &queries, run);
+}
+
 /* Block of queries q, by all keys that it sees. */
 static void query_block(const struct job *j, struct work *w, const struct piece *q)
 {
-    bool sees = sn_run_sees(q->run, &j->keys.run[0]);
+    bool sees = false;
+    for (int r = 0; r < j->keys.count; r++) {
+        sees = sees || seen_of(j, w, q, &j->keys.run[r]).end > 0;
+    }
     if (sees)
         load_queries(j, w, q);
     else
         memset(w->dq, 0, (size_t)(q->n * j->ld) * sizeof(float));
-    for (int r = 0; r < j->keys.count && sn_run_sees(q->run, &j->keys.run[r]); r++) {
+    for (int r = 0; r < j->keys.count; r++) {
         const struct sn_run *run = &j->keys.run[r];
-        int64_t end = position(q) + q->n - run->first;
-        end = end < run->n ? end : run->n;
-        struct piece k = {run, r, 0, 0};
-        for (; k.first < end; k.first += j->bf16.keys) {
+        struct sn_key_range seen = seen_of(j, w, q, run);
+        struct piece k = {run, r, seen.from / j->bf16.keys * j->bf16.keys, 0};
+        for (; k.first < seen.end; k.first += j->bf16.keys) {
             k.n = run->n - k.first < j->bf16.keys ? run->n - k.first : j->bf16.keys;
             block(j, w, q, &k);
         }

@@ -5,8 +5,11 @@
 #include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/ops.cuh"
 
-static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_args *a, int inputs)
+/* Masks other than the causal one, and caps, are those of the tile kernels. */
+static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_args *a,
+                                     bool is_backward)
 {
+    int inputs = is_backward ? 5 : 3;
     enum sn_dtype t = a->in[SN_ATTENTION_DX_Q].dtype;
     bool aligned = true, same = true;
     for (int i = 0; i < inputs; i++) {
@@ -17,8 +20,11 @@ static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_a
     }
     if (!same)
         return SN_ATTN_SIMT;
-    return sn_attn_family_of(cx->device.arch, cx->device.shared_per_block, t,
-                             a->attr.attention.head_dim, aligned);
+    enum sn_attn_family f = sn_attn_family_of(cx->device.arch, cx->device.shared_per_block, t,
+                                              a->attr.attention.head_dim, aligned);
+    if (f == SN_ATTN_MMA && sn_attn_is_masked(a, is_backward))
+        return t == SN_F16 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
+    return f;
 }
 
 SN_CUDA_OP(attention)
@@ -26,7 +32,7 @@ SN_CUDA_OP(attention)
     int done;
     if (sn_attn_cudnn(cx, a, false, &done))
         return done;
-    enum sn_attn_family f = family_of(cx, a, 3);
+    enum sn_attn_family f = family_of(cx, a, false);
     if (f == SN_ATTN_MMA)
         return sn_attn_wgmma_is_there(cx, a) ? sn_attn_wgmma_forward(cx, a)
                                              : sn_attn_mma_forward(cx, a);
@@ -126,7 +132,7 @@ SN_CUDA_OP(attention_dx)
     int done;
     if (sn_attn_cudnn(cx, a, true, &done))
         return done;
-    enum sn_attn_family f = family_of(cx, a, 5);
+    enum sn_attn_family f = family_of(cx, a, true);
     struct sn_attn_row *known = (struct sn_attn_row *)a->scratch;
     float *dq = NULL;
     size_t sums = sn_attention_dx_scratch(a) - sn_attention_rows(a);

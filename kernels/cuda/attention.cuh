@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/dropout.h"
+#include "kernels/mask.h"
 #include "kernels/position.h"
 
 #define SN_LOG2E 1.4426950408889634f
@@ -70,8 +71,22 @@ struct sn_attn {
     struct sn_attn_walk walk;
     int64_t all; /* rows of all samples */
     struct sn_key_span query, key;
-    float scale, drop;
+    float scale, drop, cap;
+    struct sn_mask mask;
 };
+
+/* The operand that says where documents begin; it may be absent. */
+static inline const struct sn_mat *sn_attn_starts(const struct sn_args *a, bool is_backward)
+{
+    return is_backward ? &a->in[SN_ATTENTION_DX_STARTS] : &a->in[SN_ATTENTION_STARTS];
+}
+
+/* Is there more to ask of a pair than whether the key is beyond the query, or of a score? */
+static inline bool sn_attn_is_masked(const struct sn_args *a, bool is_backward)
+{
+    return a->attr.attention.window > 0 || a->attr.attention.cap > 0.0f ||
+           sn_attn_starts(a, is_backward)->rows > 0;
+}
 
 /* For a pass whose blocks have tiles of so many rows. */
 static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct sn_args *a,
@@ -94,6 +109,8 @@ static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct s
     t.key = sn_span_of(&a->attr, a->attr.position.key_rank);
     t.scale = a->attr.attention.scale;
     t.drop = a->attr.random.drop;
+    t.cap = a->attr.attention.cap;
+    t.mask = sn_mask_of(&a->attr, sn_attn_starts(a, pass != SN_ATTN_FORWARD));
     return t;
 }
 

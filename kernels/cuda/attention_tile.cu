@@ -90,19 +90,51 @@ static __device__ void forward_start(const struct sn_args &a, const struct sn_at
     }
 }
 
+/* A query, by its position and that of the first key that it sees; none of a row beyond the last. */
+struct asking {
+    int query, first;
+};
+
+static __device__ struct asking asking_of(const struct sn_attn &t, int64_t sample, int i,
+                                          bool there)
+{
+    struct asking a = {-1, 0};
+    if (there) {
+        a.query = sn_at(t.query, i);
+        a.first = (int)sn_mask_first(&t.mask, sample, a.query);
+    }
+    return a;
+}
+
+static __device__ bool sees(const struct asking &a, int key)
+{
+    return key <= a.query && key >= a.first;
+}
+
+/* Are all keys of a tile before those that the queries from row i on see? */
+static __device__ bool are_past(const struct sn_attn &t, int64_t sample, int i, int last_key)
+{
+    return sn_at(t.key, last_key) < sn_mask_first(&t.mask, sample, sn_at(t.query, i));
+}
+
+static __device__ float capped(const struct sn_attn &t, float score)
+{
+    return t.cap > 0.0f ? t.cap * tanhf(score / t.cap) : score;
+}
+
 /* One row of scores to probabilities by one warp; m, l and o follow. */
 template <class E>
 static __device__ void soften(const struct sn_attn &t, const struct forward_room<E> &w,
-                              struct sn_attn_mask &mask, int r, int query, int j0, int keys,
-                              int tile)
+                              struct sn_attn_mask &mask, int r, const struct asking &ask, int j0,
+                              int keys, int tile)
 {
     int lane = (int)threadIdx.x % SN_WARP, width = sn_attn_width(t.d);
     float x[2], old = w.m[r], l = w.l[r], top = old, sum = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int j = lane + i * SN_WARP;
-        bool sees = j < keys && sn_at(t.key, j0 + j) <= query;
-        x[i] = sees ? w.s[r * (tile + 4) + j] * t.scale : -INFINITY;
+        bool there = j < keys && sees(ask, sn_at(t.key, j0 + j));
+        x[i] = there ? capped(t, w.s[r * (tile + 4) + j] * t.scale) : -INFINITY;
         top = sn_max(top, x[i]);
     }
     top = sn_warp_max(top);
@@ -113,7 +145,7 @@ static __device__ void soften(const struct sn_attn &t, const struct forward_room
         float p = expf(x[i] - base);
         sum += p;
         if (mask.drop > 0.0f && p != 0.0f)
-            p *= sn_attn_factor(mask, query, sn_at(t.key, j0 + j));
+            p *= sn_attn_factor(mask, ask.query, sn_at(t.key, j0 + j));
         if (j < tile)
             sn_narrow(w.p + r * w.ldp + j, p);
     }
@@ -163,6 +195,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int last = sn_at(t.query, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
+        if (are_past(t, b.sample, i0, j0 + keys - 1))
+            continue;
         __syncthreads();
         load(w.k, t, a.in[SN_ATTENTION_K], first + j0, keys, col, tile);
         load(w.v, t, a.in[SN_ATTENTION_V], first + j0, keys, col, tile);
@@ -171,7 +205,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
         Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
         __syncthreads();
         for (int r = (int)threadIdx.x / SN_WARP; r < tile; r += SN_ATTN_THREADS / SN_WARP)
-            soften(t, w, mask, r, r < rows ? sn_at(t.query, i0 + r) : -1, j0, keys, tile);
+            soften(t, w, mask, r, asking_of(t, b.sample, i0 + r, r < rows), j0, keys, tile);
         __syncthreads();
         sn_operand<E> p = {w.p, w.ldp, false};
         Engine::product(w.o, width + 4, tile, width, tile, p, v, true);
@@ -232,20 +266,21 @@ load_queries(const struct sn_args &a, const struct sn_attn &t, const struct back
 /* s and dp of a tile to ds, and p if there is room for it. */
 template <class E>
 static __device__ void gradients(const struct sn_attn &t, const struct backward_room<E> &w,
-                                 struct sn_attn_mask &mask, int i0, int rows, int j0, int keys,
-                                 int tile)
+                                 struct sn_attn_mask &mask, int64_t sample, int i0, int rows,
+                                 int j0, int keys, int tile)
 {
     for (int i = (int)threadIdx.x; i < tile * tile; i += (int)blockDim.x) {
         int r = i / tile, j = i % tile, at = r * (tile + 4) + j;
-        bool sees = r < rows && j < keys && sn_at(t.key, j0 + j) <= sn_at(t.query, i0 + r);
+        struct asking ask = asking_of(t, sample, i0 + r, r < rows);
         float p = 0, ds = 0;
-        if (sees) {
-            float dp = w.dp[at];
-            float prob = expf(w.s[at] * t.scale - w.lse[r]), factor = 1.0f;
+        if (j < keys && sees(ask, sn_at(t.key, j0 + j))) {
+            float dp = w.dp[at], score = capped(t, w.s[at] * t.scale);
+            float prob = expf(score - w.lse[r]), factor = 1.0f;
+            float slope = t.cap > 0.0f ? 1.0f - score / t.cap * (score / t.cap) : 1.0f;
             if (mask.drop > 0.0f)
-                factor = sn_attn_factor(mask, sn_at(t.query, i0 + r), sn_at(t.key, j0 + j));
+                factor = sn_attn_factor(mask, ask.query, sn_at(t.key, j0 + j));
             p = prob * factor;
-            ds = prob * (factor * dp - w.delta[r]);
+            ds = prob * (factor * dp - w.delta[r]) * slope;
         }
         sn_narrow(w.ds + r * w.ldp + j, ds);
         if (w.p)
@@ -257,7 +292,7 @@ static __device__ void gradients(const struct sn_attn &t, const struct backward_
 template <class Engine>
 static __device__ void
 scores(const struct sn_attn &t, const struct backward_room<typename Engine::element> &w,
-       struct sn_attn_mask &mask, int i0, int rows, int j0, int keys, int tile)
+       struct sn_attn_mask &mask, int64_t sample, int i0, int rows, int j0, int keys, int tile)
 {
     typedef typename Engine::element E;
     int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
@@ -267,7 +302,7 @@ scores(const struct sn_attn &t, const struct backward_room<typename Engine::elem
     Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
     Engine::product(w.dp, tile + 4, tile, tile, width, g, v, false);
     __syncthreads();
-    gradients(t, w, mask, i0, rows, j0, keys, tile);
+    gradients(t, w, mask, sample, i0, rows, j0, keys, tile);
     __syncthreads();
 }
 
@@ -289,10 +324,12 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int last = sn_at(t.query, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
+        if (are_past(t, b.sample, i0, j0 + keys - 1))
+            continue;
         __syncthreads();
         load(w.k, t, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, tile);
         load(w.v, t, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, tile);
-        scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
+        scores<Engine>(t, w, mask, b.sample, i0, rows, j0, keys, tile);
         sn_operand<E> ds = {w.ds, w.ldp, false}, k = {w.k, ld, false};
         Engine::product(w.sum[0], width + 4, tile, width, tile, ds, k, true);
     }
@@ -351,11 +388,12 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
         struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, head);
         for (int i0 = 0; i0 < t.rows; i0 += tile) {
             int rows = t.rows - i0 < tile ? t.rows - i0 : tile;
-            if (sn_at(t.query, i0 + rows - 1) < sn_at(t.key, j0))
+            if (sn_at(t.query, i0 + rows - 1) < sn_at(t.key, j0) ||
+                are_past(t, b.sample, i0, j0 + keys - 1))
                 continue;
             __syncthreads();
             load_queries(a, t, w, known, first + i0, rows, head, tile);
-            scores<Engine>(t, w, mask, i0, rows, j0, keys, tile);
+            scores<Engine>(t, w, mask, b.sample, i0, rows, j0, keys, tile);
             sn_operand<E> ds = {w.ds, w.ldp, true}, q = {w.q, ld, false};
             sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ld, false};
             Engine::product(w.sum[0], width + 4, tile, width, tile, ds, q, true);

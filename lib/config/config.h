@@ -100,6 +100,9 @@ struct sn_model_config {
     double rope_theta;
     double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */
     int sliding_window;     /* tokens that a token attends to, itself included; 0: all before it */
+    int window_from;        /* layers before this one have no window */
+    int global_every;       /* nor have layers n - 1, 2 n - 1, ...; 0: all others have it */
+    double score_cap;       /* cap tanh(score / cap); 0: none */
     bool parallel_residual; /* attention and ffn read the same input */
     double norm_eps, init_std, dropout;
     int share_layers;
@@ -195,7 +198,7 @@ struct sn_layout_config {
     bool comm_aware_recompute; /* keep results of collectives; no effect while recompute is none */
     int zero;                  /* 0 .. 3 */
     int zero_node;             /* replicas, neighbours, that divide what zero says; 0: all do */
-    int zero_cache;            /* units of a stage that keep gathered weights (lib/layout/zero_cache.h) */
+    int zero_cache; /* units of a stage that keep gathered weights (lib/layout/zero_cache.h) */
     enum sn_context_kind context_kind;
     int n_split;             /* 0: auto, else pipeline x virtual_stages */
     int split[SN_SPLIT_MAX]; /* layers of each stage module, in the order of the model */
@@ -203,8 +206,8 @@ struct sn_layout_config {
     enum sn_order_axis axis_order[SN_NORDER_AXES]; /* innermost first; each axis once */
     int64_t bucket;                                /* bytes of a gradient bucket */
     int64_t optimizer_tile;                        /* values updated at once; 0: a bucket's */
-    enum sn_overlap overlap;             /* of messages and computing, by the order of operations */
-    int tensor_pieces; /* of a micro-batch's rows, round collectives of tensor ranks */
+    enum sn_overlap overlap; /* of messages and computing, by the order of operations */
+    int tensor_pieces;       /* of a micro-batch's rows, round collectives of tensor ranks */
     enum sn_process_placement placement; /* which process computes which rank */
     struct sn_compress_config compress;
     bool split_backward; /* no key of its own: planners set it for a stage of a schedule that delays
@@ -379,6 +382,18 @@ int sn_model_differs(struct sn_model_difference *out, int from, const struct sn_
 static inline int sn_model_rotated(const struct sn_model_config *m)
 {
     return (int)(m->rotary_pct * (m->hidden / m->heads) + 1e-9); /* 0.58 of 100 is 57.99999... */
+}
+/* Tokens that a token attends to in a layer, itself included; 0: all before it. */
+static inline int sn_layer_window(const struct sn_model_config *m, int layer)
+{
+    bool global =
+        layer < m->window_from || (m->global_every > 0 && (layer + 1) % m->global_every == 0);
+    return global || m->sliding_window >= m->seq ? 0 : m->sliding_window;
+}
+/* Has a layer a window, or scores a cap? */
+static inline bool sn_model_has_mask(const struct sn_model_config *m)
+{
+    return m->score_cap > 0 || (m->sliding_window > 0 && m->sliding_window < m->seq);
 }
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */

@@ -140,6 +140,12 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strcmp(k->name, "model.sliding_window") == 0 && c->model.sliding_window == 0)
         return false;
+    if (strcmp(k->name, "model.window_from") == 0 && c->model.window_from == 0)
+        return false;
+    if (strcmp(k->name, "model.global_every") == 0 && c->model.global_every == 0)
+        return false;
+    if (strcmp(k->name, "model.score_cap") == 0 && c->model.score_cap == 0)
+        return false;
     if (sn_optimizer_ignores(c->train.optimizer.kind, k->name))
         return false;
     if (strcmp(k->name, "train.optimizer.kind") == 0 &&

@@ -277,7 +277,11 @@ static enum sn_status check_fixed(const struct job *j, const struct entry *e)
     if (!idle->ours)
         return SN_OK;
     SN_TRY(text_of(j, idle->key, text));
-    return set_key(j, idle->ours, idle->key, text, false);
+    SN_TRY(set_key(j, idle->ours, idle->key, text, false));
+    if (!idle->beside)
+        return SN_OK;
+    SN_TRY(text_of(j, idle->beside, text));
+    return set_key(j, idle->ours_beside, idle->beside, text, false);
 }
 
 static enum sn_status check_repeat(const struct job *j, const struct entry *e)

@@ -45,10 +45,24 @@ static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_mo
     return SN_OK;
 }
 
+static enum sn_status check_mask(const struct sn_hf_type *t, const struct sn_model_config *m,
+                                 struct sn_err *err)
+{
+    const char *alien = m->score_cap > 0 && !has_key_of(t, "score_cap")         ? "score_cap"
+                        : m->global_every > 0 && !has_key_of(t, "global_every") ? "global_every"
+                        : m->window_from > 0 && !has_key_of(t, "window_from")   ? "window_from"
+                                                                                : NULL;
+    return !alien ? SN_OK
+                  : sn_fail(err, SN_EINPUT,
+                            "config.json: model.%s: the field's %s does not know it", alien,
+                            sn_family_name(m->family));
+}
+
 static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_model_config *m,
                                   struct sn_err *err)
 {
     SN_TRY(check_heads(t, m, err));
+    SN_TRY(check_mask(t, m, err));
     if (!has_key_of(t, "dropout") && m->dropout > 0)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.dropout: %g, but the field's %s drops probabilities of "

@@ -41,6 +41,7 @@ struct sn_hf_word {
 /* Two counts, of other keys of theirs; the first becomes model.`ours`, or nothing (NULL). */
 struct sn_hf_pair {
     const char *key, *covers, *ours;
+    const char *beside, *ours_beside; /* and another key, kept with it */
 };
 
 struct sn_hf_key {

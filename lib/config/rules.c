@@ -159,16 +159,18 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
                             m->rotary_pct, width, rotated);
 }
 
-static enum sn_status window_covers(const struct sn_config *c, const struct sn_settings *s,
-                                    struct sn_err *err)
+static enum sn_status window_is_there(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
 {
     const struct sn_model_config *m = &c->model;
-    if (m->sliding_window == 0 || m->sliding_window >= m->seq)
+    const char *key = m->global_every > 0  ? "model.global_every"
+                      : m->window_from > 0 ? "model.window_from"
+                                           : NULL;
+    if (!key || m->sliding_window > 0)
         return SN_OK;
-    return sn_settings_fail(s, "model.sliding_window", err,
-                            "%d is less than model.seq (%d), which is not built yet; want "
-                            "model.seq: %d at most",
-                            m->sliding_window, m->seq, m->sliding_window);
+    return sn_settings_fail(s, key, err,
+                            "says which layers have a sliding window, but there is none; want "
+                            "model.sliding_window, or leave it out");
 }
 
 static bool may_be_parallel(enum sn_family f)
@@ -406,6 +408,10 @@ static enum sn_status cudnn_fits(const struct sn_config *c, const struct sn_sett
     if (c->model.dropout > 0)
         return sn_settings_fail(s, key, err, "cudnn has no dropout of ours (model.dropout); %s",
                                 other);
+    if (sn_model_has_mask(&c->model))
+        return sn_settings_fail(s, key, err,
+                                "cudnn has no model.sliding_window and no model.score_cap; %s",
+                                other);
     if (c->layout.context > 1)
         return sn_settings_fail(s, key, err, "cudnn takes whole sequences (layout.context: 1); %s",
                                 other);
@@ -444,7 +450,7 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,          window_covers,
+        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,          window_is_there,
         residual_fits,       changes_are_keys,      activation_fits,      share_divides_layers,
         experts_fit_family,  experts_fit_model,     batch_divides,        schedule_fits,
         optimizer_reads,     evaluation_has_data,   scale_fits_precision, fp8_fits_precision,

@@ -29,7 +29,7 @@ struct work {
     enum sn_dtype dtype;
     int64_t m, n, k;
     double flops, bytes;
-    int64_t seq;    /* attention: of the whole sample */
+    int64_t seq;    /* attention: as sn_op_seq() has it */
     double rounded; /* bytes that kernels before a product move, ... */
     int rounds;     /* and how many they are */
     enum sn_epilogue epilogue;
@@ -247,7 +247,7 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
                                   .k = key.k,
                                   .flops = sn_op_flops(op),
                                   .bytes = (double)sn_op_bytes(prog, op),
-                                  .seq = op->attr.position.seq,
+                                  .seq = sn_op_seq(op),
                                   .epilogue = key.epilogue};
     if (key.epilogue)
         add_epilogue(prog, op, &w);

@@ -135,7 +135,12 @@ static uint64_t share_of_queries(const struct sn_visit *s, const struct pair *p,
 static uint64_t name_of(const struct sn_visit *s, uint64_t what)
 {
     const struct sn_random_attr *r = &s->op->attr.random;
-    uint64_t name = sn_name_float(sn_name(SN_OP_ATTENTION, what), s->op->attr.attention.scale);
+    const struct sn_attention_attr *a = &s->op->attr.attention;
+    uint64_t name = sn_name_float(sn_name(SN_OP_ATTENTION, what), a->scale);
+    if (a->window > 0)
+        name = sn_field_mix(name, (uint64_t)a->window);
+    if (a->cap > 0)
+        name = sn_name_float(name, a->cap);
     return r->drop > 0 ? sn_name_float(sn_field_mix(name, r->site), r->drop) : name;
 }
 

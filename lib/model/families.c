@@ -153,6 +153,8 @@ static int attention(struct sn_model_builder *b, int x)
     n->attr.attention.kv_heads = c->kv_heads;
     n->attr.attention.head_dim = (int32_t)width;
     n->attr.attention.scale = (float)(1.0 / sqrt((double)width));
+    n->attr.attention.window = sn_layer_window(c, b->layer);
+    n->attr.attention.cap = (float)c->score_cap;
     n->attr.random.drop = (float)c->dropout;
     n->attr.random.site = sn_model_site(b, 0);
     struct sn_param wo =

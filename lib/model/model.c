@@ -3,6 +3,7 @@
  */
 #include "lib/model/build.h"
 
+#include "kernels/mask.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
@@ -229,18 +230,26 @@ int64_t sn_model_param_count(const struct sn_model *m)
     return n;
 }
 
-double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c)
+/* Every use of a matrix counts, so shared layers count as often as they run. */
+static double matrix_flops(const struct sn_model *m, const struct sn_model_config *c)
 {
-    /* Every use of a matrix counts, so shared layers count as often as they run. */
     double matmul = 0;
     for (int i = 0; i < m->n_nodes; i++)
         matmul += sn_node_multiplies(m, c, &m->nodes[i]);
-    return 6.0 * matmul + 6.0 * c->layers * (double)c->hidden * c->seq;
+    return 6.0 * matmul;
+}
+
+double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c)
+{
+    double keys = 0;
+    for (int l = 0; l < c->layers; l++)
+        keys += sn_mask_keys(c->seq, sn_layer_window(c, l));
+    return matrix_flops(m, c) + 12.0 * (double)c->hidden * keys;
 }
 
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
-    return sn_model_flops_per_token(m, c) + 6.0 * c->layers * (double)c->hidden * c->seq;
+    return matrix_flops(m, c) + 12.0 * c->layers * (double)c->hidden * c->seq;
 }
 
 static void init_tensor(const struct sn_param *p, const struct sn_tensor *tensor, uint64_t seed,

@@ -93,10 +93,11 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
 /* Number of learnt values (tied and shared weights once). */
 int64_t sn_model_param_count(const struct sn_model *m);
 /* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
- * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half); no
- * recomputation (docs/PLANNER-MODEL.md). */
+ * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half; of layers with
+ * a window 12 x hidden x the keys that a token sees: kernels/mask.h); no recomputation
+ * (docs/PLANNER-MODEL.md). */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
-/* The same with all of the scores counted, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
+/* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
 

@@ -4,6 +4,7 @@
 #include "lib/program/opinfo.h"
 
 #include "kernels/codec.h"
+#include "kernels/mask.h"
 
 /* --- FLOPs ------------------------------------------------------------------------------------ */
 
@@ -22,13 +23,24 @@ double sn_flops_expert_gemm(const struct sn_op *op)
     return 2.0 * rows * (double)op->in[SN_EXPERT_GEMM_A].cols * (double)other;
 }
 
+int64_t sn_op_seq(const struct sn_op *op)
+{
+    return (int64_t)(2 * sn_mask_keys(op->attr.position.seq, op->attr.attention.window));
+}
+
+/* Twice the keys that a query sees on average in a step of the ring. */
+static double keys_of(const struct sn_op *op)
+{
+    const struct sn_attr *a = &op->attr;
+    double keys = 2 * sn_mask_keys(a->position.seq, a->attention.window);
+    return keys / (a->position.context > 1 ? a->position.context : 1);
+}
+
 double sn_flops_attention(const struct sn_op *op)
 {
-    /* Causal: half of the S x S scores; QK^T and PV are 2 multiply-adds per
-     * element and head dim. */
+    /* QK^T and PV are 2 multiply-adds per element and head dim. */
     const struct sn_attr *a = &op->attr;
-    double keys = (double)a->position.seq / (a->position.context > 1 ? a->position.context : 1);
-    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys * a->attention.heads *
+    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys_of(op) * a->attention.heads *
            a->attention.head_dim;
 }
 
@@ -156,8 +168,7 @@ void sn_shape_attention(const struct sn_op *op, int64_t mnk[3])
 {
     mnk[0] = op->in[SN_ATTENTION_Q].rows;
     mnk[1] = (int64_t)op->attr.attention.heads * op->attr.attention.head_dim;
-    mnk[2] =
-        op->attr.position.seq / (op->attr.position.context > 1 ? op->attr.position.context : 1);
+    mnk[2] = (int64_t)keys_of(op);
 }
 
 static int64_t largest_operand(const struct sn_op *op)

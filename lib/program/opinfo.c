@@ -103,12 +103,12 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", ROWS, {TAKES(SN_ROPE_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ROPE},
     [SN_OP_ATTENTION] = {
-        .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}},
+        .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}, {"starts", OPT | GRAD}},
         .out = {{"o", SUM | GRAD}, {"lse", SUM | GRAD}},
         .gradient = sn_grad_attention,
         .cost = SN_COST_ATTENTION, .flops = sn_flops_attention, .shape = sn_shape_attention},
     [SN_OP_ATTENTION_DX] = {
-        .in = {{"q"}, {"k"}, {"v"}, {"o"}, {"do"}, {"lse"}},
+        .in = {{"q"}, {"k"}, {"v"}, {"o"}, {"do"}, {"lse"}, {"starts", OPT}},
         .out = {{"dq", FREE}, {"dk", FREE}, {"dv", FREE}},
         .cost = SN_COST_ATTENTION, .flops = sn_flops_attention_dx, .shape = sn_shape_attention},
     [SN_OP_ACT] = {
@@ -412,7 +412,8 @@ const struct sn_class_row *sn_class_row(enum sn_class c)
 
 enum sn_carried sn_op_carries(const struct sn_op *op)
 {
-    bool sums = op->is_weight_grad && sn_op_row(op->kind)->is_sum; /* gathers of activations may be delayed, too */
+    bool sums = op->is_weight_grad &&
+                sn_op_row(op->kind)->is_sum; /* gathers of activations may be delayed, too */
     if (sums || op->codable == 1 + SN_CODED_DATA)
         return SN_CARRIED_WEIGHT_GRADS;
     if (op->codable == 1 + SN_CODED_ZERO)

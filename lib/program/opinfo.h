@@ -14,11 +14,11 @@
 struct sn_emit;
 
 enum sn_operand_role {
-    SN_ROLE_OPTIONAL = 1,   /* may be absent */
-    SN_ROLE_ADDED = 2,      /* of an output: SN_ADD is legal */
-    SN_ROLE_UPDATED = 4,    /* of an output: it is read, too */
-    SN_ROLE_ANY_ORDER = 8,  /* of an output: a sum, for which attr.any_order frees the order */
-    SN_ROLE_GRADIENT = 16,  /* the gradient rule reads it: it is kept, or computed again */
+    SN_ROLE_OPTIONAL = 1,    /* may be absent */
+    SN_ROLE_ADDED = 2,       /* of an output: SN_ADD is legal */
+    SN_ROLE_UPDATED = 4,     /* of an output: it is read, too */
+    SN_ROLE_ANY_ORDER = 8,   /* of an output: a sum, for which attr.any_order frees the order */
+    SN_ROLE_GRADIENT = 16,   /* the gradient rule reads it: it is kept, or computed again */
     SN_ROLE_OF_WEIGHTS = 32, /* for the gradient of weights alone */
     SN_ROLE_ROWS = 64        /* a row of it goes with the same row of the others that are so */
 };
@@ -137,6 +137,8 @@ const char *sn_carried_name(enum sn_carried c);
 /* opcost.c, for rows: */
 double sn_flops_gemm(const struct sn_op *op);
 double sn_flops_expert_gemm(const struct sn_op *op);
+/* Of attention: the length of whole sequences in which queries see as many keys on average. */
+int64_t sn_op_seq(const struct sn_op *op);
 double sn_flops_attention(const struct sn_op *op);
 double sn_flops_attention_dx(const struct sn_op *op);
 int64_t sn_bytes_embed(const struct sn_program *p, const struct sn_op *op);

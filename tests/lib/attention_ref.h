@@ -14,7 +14,9 @@ struct attn {
     int32_t heads, kv_heads, d;
     int64_t pad; /* elements between rows: operands are column slices of a fused matrix */
     float drop;
-    int32_t head0; /* the first head here, in the whole model */
+    int32_t head0;            /* the first head here, in the whole model */
+    int32_t window, document; /* tokens; 0: none, and one document a sample */
+    float cap;                /* of scores; 0: none */
 };
 
 /* What the masks are drawn from. */
@@ -27,6 +29,8 @@ struct head {
     double *p, *mask;       /* s x s */
     double *o, *lse, *dq, *dk, *dv;
     bool *asks, *gives; /* s: the queries and keys that count; all, to begin with */
+    bool *sees;         /* s x s: queries and the keys that they see */
+    double cap;
 };
 
 static double *head_take(double **at, int64_t n)
@@ -40,7 +44,7 @@ static double *head_take(double **at, int64_t n)
 static double *head_alloc(struct head *h, int64_t s, int64_t d)
 {
     size_t doubles = (size_t)(8 * s * d + 2 * s * s + s);
-    double *all = calloc(1, doubles * sizeof(double) + 2 * (size_t)s), *at = all;
+    double *all = calloc(1, doubles * sizeof(double) + (size_t)(s * s + 2 * s)), *at = all;
     if (!all)
         abort();
     *h = (struct head){.s = s, .d = d};
@@ -48,7 +52,7 @@ static double *head_alloc(struct head *h, int64_t s, int64_t d)
     h->go = head_take(&at, s * d), h->o = head_take(&at, s * d);
     h->dq = head_take(&at, s * d), h->dk = head_take(&at, s * d), h->dv = head_take(&at, s * d);
     h->p = head_take(&at, s * s), h->mask = head_take(&at, s * s), h->lse = head_take(&at, s);
-    h->asks = (bool *)at, h->gives = h->asks + s;
+    h->asks = (bool *)at, h->gives = h->asks + s, h->sees = h->gives + s;
     memset(h->asks, true, 2 * (size_t)s);
     return all;
 }
@@ -61,6 +65,17 @@ static double head_dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
+static double head_score(const struct head *h, double scale, int64_t i, int64_t j)
+{
+    double s = scale * head_dot(h->q + i * h->d, h->k + j * h->d, h->d);
+    return h->cap > 0 ? h->cap * tanh(s / h->cap) : s;
+}
+
+static bool head_sees(const struct head *h, int64_t i, int64_t j)
+{
+    return h->gives[j] && h->sees[i * h->s + j];
+}
+
 /* o, lse and p of the asking queries over the keys that give; without any, o = 0 and lse = -inf. */
 static void head_forward(struct head *h, double scale)
 {
@@ -69,18 +84,18 @@ static void head_forward(struct head *h, double scale)
             continue;
         double *p = h->p + i * h->s, max = -INFINITY, sum = 0;
         for (int64_t j = 0; j <= i; j++) {
-            if (!h->gives[j])
+            if (!head_sees(h, i, j))
                 continue;
-            p[j] = scale * head_dot(h->q + i * h->d, h->k + j * h->d, h->d);
+            p[j] = head_score(h, scale, i, j);
             max = p[j] > max ? p[j] : max;
         }
         for (int64_t j = 0; j <= i; j++)
-            sum += h->gives[j] ? exp(p[j] - max) : 0.0;
+            sum += head_sees(h, i, j) ? exp(p[j] - max) : 0.0;
         h->lse[i] = max + log(sum);
         for (int64_t c = 0; c < h->d; c++)
             h->o[i * h->d + c] = 0;
         for (int64_t j = 0; j <= i; j++) {
-            if (!h->gives[j])
+            if (!head_sees(h, i, j))
                 continue;
             p[j] = exp(p[j] - h->lse[i]);
             for (int64_t c = 0; c < h->d; c++)
@@ -96,10 +111,12 @@ static void head_backward(struct head *h, double scale)
         const double *go = h->go + i * h->d, *p = h->p + i * h->s;
         double delta = head_dot(go, h->o + i * h->d, h->d);
         for (int64_t j = 0; j <= i; j++) {
-            if (!h->asks[i] || !h->gives[j])
+            if (!h->asks[i] || !head_sees(h, i, j))
                 continue;
             double mask = h->mask[i * h->s + j];
-            double ds = scale * p[j] * (mask * head_dot(go, h->v + j * h->d, h->d) - delta);
+            double t = h->cap > 0 ? head_score(h, scale, i, j) / h->cap : 0; /* tanh */
+            double slope = scale * (1 - t * t);
+            double ds = slope * p[j] * (mask * head_dot(go, h->v + j * h->d, h->d) - delta);
             for (int64_t c = 0; c < h->d; c++) {
                 h->dv[j * h->d + c] += mask * p[j] * go[c];
                 h->dq[i * h->d + c] += ds * h->k[j * h->d + c];
@@ -118,10 +135,30 @@ static void head_get(double *out, const struct sn_mat *m, const struct attn *p, 
             out[i * p->d + c] = kt_get(m, sample * p->seq + i, head * p->d + c);
 }
 
-/* The mask as dropout.h has it, element by element. */
+/* Where the document of position i of a sample begins: documents of as many tokens, the first of a
+ * sample shorter, each sample by another number. */
+static int64_t head_start(const struct attn *p, int64_t sample, int64_t i)
+{
+    int64_t shift = p->document > 0 ? (sample + 1) % p->document : 0;
+    int64_t start = p->document > 0 ? (i + shift) / p->document * p->document - shift : 0;
+    return start > 0 ? start : 0;
+}
+
+/* The operand that says so. */
+__attribute__((unused)) static void head_starts(struct kt *k, int slot, const struct attn *p)
+{
+    if (p->document == 0)
+        return;
+    struct sn_mat *m = kt_new(k, slot, (struct kt_shape){SN_I32, p->seq * p->samples, 1, 0});
+    for (int64_t r = 0; r < m->rows; r++)
+        kt_set(m, r, 0, (double)head_start(p, r / p->seq, r % p->seq));
+}
+
+/* Which keys which queries see, and the mask as dropout.h has it, element by element. */
 static void head_mask(struct head *h, const struct attn *p, int64_t sample, int64_t head)
 {
     uint64_t key = sn_dropout_key(SEED, STEP);
+    h->cap = (double)p->cap;
     for (int64_t i = 0; i < h->s; i++)
         for (int64_t j = 0; j <= i; j++) {
             int64_t e = ((p->head0 + head) * h->s + i) * h->s + j;
@@ -129,6 +166,8 @@ static void head_mask(struct head *h, const struct attn *p, int64_t sample, int6
             double scale = (double)(1.0f / (1.0f - p->drop));
             bool kept = sn_philox_unit(w.v[e % 4]) >= p->drop;
             h->mask[i * h->s + j] = p->drop > 0 ? (kept ? scale : 0.0) : 1.0;
+            h->sees[i * h->s + j] = (p->window == 0 || j > i - p->window) &&
+                                    head_start(p, sample, i) == head_start(p, sample, j);
         }
 }
 

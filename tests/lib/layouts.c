@@ -20,13 +20,18 @@ struct keys {
 
 /* What the head of the table says. */
 static const struct key defaults[] = {
-    {MODEL, "family", "llama"},    {MODEL, "layers", "4"},        {MODEL, "hidden", "48"},
-    {MODEL, "heads", "12"},        {MODEL, "kv_heads", NULL},     {MODEL, "ffn", "80"},
-    {MODEL, "vocab", "61"},        {MODEL, "seq", "48"},          {MODEL, "dropout", NULL},
-    {MODEL, "init_std", "0.05"},   {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
-    {MODEL, "experts", NULL},      {MODEL, "share_layers", NULL}, {TRAIN, "steps", "20"},
-    {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},    {TRAIN, "freeze", NULL},
-    {TRAIN, "optimizer", NULL},    {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
+    {MODEL, "family", "llama"},    {MODEL, "layers", "4"},
+    {MODEL, "hidden", "48"},       {MODEL, "heads", "12"},
+    {MODEL, "kv_heads", NULL},     {MODEL, "ffn", "80"},
+    {MODEL, "vocab", "61"},        {MODEL, "seq", "48"},
+    {MODEL, "dropout", NULL},      {MODEL, "init_std", "0.05"},
+    {MODEL, "rotary_pct", NULL},   {MODEL, "tied_embeddings", NULL},
+    {MODEL, "experts", NULL},      {MODEL, "share_layers", NULL},
+    {TRAIN, "steps", "20"},        {MODEL, "sliding_window", NULL},
+    {MODEL, "global_every", NULL}, {MODEL, "score_cap", NULL},
+    {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},
+    {TRAIN, "freeze", NULL},       {TRAIN, "optimizer", NULL},
+    {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
 };
 
 static struct key *find(struct keys *k, const char *name)

@@ -81,6 +81,10 @@ CASES = {
                         vocab=101, seq=30, tied=False, share_layers=2, seed=505),
     "llama-freeze": dict(BASE, family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48,
                          vocab=101, seq=30, tied=False, freeze=["embed.*"], seed=606),
+    # a window in all layers but every third, and capped scores
+    "llama-window": dict(BASE, family="llama", layers=3, hidden=32, heads=4, kv_heads=2, ffn=48,
+                         vocab=101, seq=40, tied=False, window=9, global_every=3, score_cap=1.5,
+                         seed=1515),
     # llama with biases of q, k and v
     "qwen2": dict(BASE, family="qwen2", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=89,
                   seq=28, tied=True, rope_theta=1000000.0, norm_eps=1e-6, seed=1414),
@@ -278,14 +282,21 @@ def rotate(x, n, theta):
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
 
-def attention(q, k, v):
-    """q[B,S,H,d], k and v[B,S,G,d]: causal; query head h reads head h G / H of k and v."""
+def attention(q, k, v, c=None, layer=0):
+    """q[B,S,H,d], k and v[B,S,G,d]: causal; query head h reads head h G / H of k and v. A query at i
+    sees the last `window` keys up to its own, but in every global_every-th layer all of them."""
+    c = c or {}
     b, s, h, d = q.shape
     k = k.repeat_interleave(h // k.shape[2], 2)
     v = v.repeat_interleave(h // v.shape[2], 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(d)
-    future = torch.triu(torch.ones(s, s, dtype=torch.bool), 1)
-    p = torch.softmax(scores.masked_fill(future, float("-inf")), -1)
+    if "score_cap" in c:
+        scores = c["score_cap"] * torch.tanh(scores / c["score_cap"])
+    i, j = torch.arange(s)[:, None], torch.arange(s)[None, :]
+    hidden = j > i
+    if "window" in c and (layer + 1) % c["global_every"]:
+        hidden = hidden | (j <= i - c["window"])
+    p = torch.softmax(scores.masked_fill(hidden, float("-inf")), -1)
     return torch.einsum("bhqk,bkhd->bqhd", p, v).reshape(b, s, h * d)
 
 
@@ -468,7 +479,7 @@ def llama_logits(w, c, ids, extra=None):
         q = rotate(q.reshape(b, s, h, hd), hd, theta)
         k = rotate(k.reshape(b, s, g, hd), hd, theta)
         v = v.reshape(b, s, g, hd)
-        x = x + attention(q, k, v) @ w[p + "self_attn.o_proj.weight"].T
+        x = x + attention(q, k, v, c, i) @ w[p + "self_attn.o_proj.weight"].T
         a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
         if c["family"] == "mixtral":
             x = x + experts(w, i - i % c["share_layers"], c, a, extra)
@@ -616,6 +627,8 @@ def run_file(name, c):
     moe = "".join(f"{', ' if i else ''}{k}: {v}" for i, (k, v) in enumerate(c.get("experts", {}).items()))
     moe = f"  experts: {{{moe}}}\n" if moe else ""
     activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
+    window = (f"  sliding_window: {c['window']}\n  global_every: {c['global_every']}\n"
+              f"  score_cap: {c['score_cap']}\n") if "window" in c else ""
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
 run: {{name: parity-{name}, seed: {RUN_SEED}, output: build/parity/{name}, backend: cpu}}
 model:
@@ -628,7 +641,7 @@ model:
   vocab: {c['vocab']}
   seq: {c['seq']}
   tied_embeddings: {str(c['tied']).lower()}
-{activation}{theta}{neox if c['family'] == 'gpt-neox' else ''}  norm_eps: {c['norm_eps']:.1e}
+{activation}{window}{theta}{neox if c['family'] == 'gpt-neox' else ''}  norm_eps: {c['norm_eps']:.1e}
   init_std: 0.02
   dropout: 0.0
   share_layers: {c['share_layers']}
@@ -822,7 +835,7 @@ def main():
         e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
         if a.check:
             ok &= check(name, e, r, weights)
-        if a.check_transformers and c["family"] != "mixtral":  # its losses are defined otherwise
+        if a.check_transformers and c["family"] != "mixtral" and "window" not in c:  # its losses are defined otherwise
             ok &= check_transformers(name, c, weights, r, batch_of_step(flat, c, 1))
         if a.check or a.check_transformers:
             continue

@@ -295,12 +295,11 @@ static void parity(const char *name)
 
 int main(void)
 {
-    static const char *const names[] = {"gpt2",          "gpt2-erf",       "gpt-neox",
-                                        "llama",         "llama-tied",     "llama-share",
-                                        "llama-freeze",  "mixtral",        "mixtral-capacity",
-                                        "mixtral-bias",  "mixtral-shared", "mixtral-jitter",
-                                        "mixtral-mixer", "mixtral-dense",  "mixtral-theirs",
-                                        "qwen2"};
+    static const char *const names[] = {
+        "gpt2",           "gpt2-erf",       "gpt-neox",       "llama",         "llama-tied",
+        "llama-share",    "llama-freeze",   "llama-window",   "mixtral",       "mixtral-capacity",
+        "mixtral-bias",   "mixtral-shared", "mixtral-jitter", "mixtral-mixer", "mixtral-dense",
+        "mixtral-theirs", "qwen2"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

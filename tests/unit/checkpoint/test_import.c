@@ -154,6 +154,12 @@ static void what_the_field_cannot_compute_is_refused(void)
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .sliding_window = 64};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with a window");
+    m = (struct sn_model_config){.family = SN_LLAMA, .rotary_pct = 1, .score_cap = 50};
+    struct sn_str capped = {0};
+    (void)sn_hfconfig_format(&capped, &m, SN_F32, &err);
+    tap_text(err.text, "config.json: model.score_cap: the field's llama does not know it",
+             "a cap of scores that llama has not");
+    sn_str_fini(&capped);
     m = (struct sn_model_config){.family = SN_QWEN2, .sliding_window = 64};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "qwen2 with a window");
     tap_text(err.text,

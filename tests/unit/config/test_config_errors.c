@@ -49,7 +49,7 @@ static const struct {
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
      "family, layers, hidden, heads, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
-     "rope_theta, rotary_pct, parallel_residual, sliding_window, norm_eps, init_std, dropout, "
+     "rope_theta, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
      "share_layers, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
@@ -336,9 +336,11 @@ static const struct {
      "embedding turns pairs; want an even number"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rotary_pct: 1}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rotary_pct: gpt2 has no rotary embedding; leave it out"},
-    {MODEL ", sliding_window: 64}\n" TRAIN "}\n",
-     "run.yaml:1:106: model.sliding_window: 64 is less than model.seq (128), which is not built yet; "
-     "want model.seq: 64 at most"},
+    {MODEL ", global_every: 2}\n" TRAIN "}\n",
+     "run.yaml:1:104: model.global_every: says which layers have a sliding window, but there is none; "
+     "want model.sliding_window, or leave it out"},
+    {MODEL ", score_cap: 0}\n" TRAIN "}\n",
+     "run.yaml:1:101: model.score_cap: 0 is outside 0.001..1e+09"},
     {MODEL "}\n" TRAIN ", init_changes: [rope]}\n",
      "run.yaml:2:53: train.init_changes: 'rope' is no key in which models are compared; want keys of "
      "model, such as rope_theta or experts.top_k"},

@@ -17,7 +17,9 @@ static struct kt prepare(const struct attn *p, enum sn_dtype t, double magnitude
                                 .random.site = SITE,
                                 .random.drop = p->drop,
                                 .attention.scale = 1.0f / sqrtf((float)p->d),
-                                .attention.head0 = p->head0};
+                                .attention.head0 = p->head0,
+                                .attention.window = p->window,
+                                .attention.cap = p->cap};
     k.scalars = (struct sn_scalars){.seed = SEED, .step = STEP, .first_sample = FIRST_SAMPLE};
     return k;
 }
@@ -28,6 +30,7 @@ static bool forward_case(const struct attn *p, enum sn_dtype t)
     int64_t rows = p->seq * p->samples;
     kt_out(&k, 0, (struct kt_shape){t, rows, p->heads * p->d, p->pad}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, rows, p->heads, 0}, SN_WRITE);
+    head_starts(&k, SN_ATTENTION_STARTS, p);
     double *o = kt_ref(&k, 0), *lse = kt_ref(&k, 1);
     struct head h;
     double *memory = head_alloc(&h, p->seq, p->d);
@@ -82,6 +85,7 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
     kt_in(&k, 3, (struct kt_shape){t, rows, q_cols, p->pad});
     kt_in(&k, 4, (struct kt_shape){t, rows, q_cols, p->pad});
     kt_in(&k, 5, (struct kt_shape){SN_F32, rows, p->heads, 0});
+    head_starts(&k, SN_ATTENTION_DX_STARTS, p);
     kt_out(&k, 0, (struct kt_shape){t, rows, q_cols, p->pad}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){t, rows, kv_cols, p->pad}, SN_WRITE);
     kt_out(&k, 2, (struct kt_shape){t, rows, kv_cols, p->pad}, SN_WRITE);
@@ -113,12 +117,34 @@ static bool backward_case(const struct attn *p, enum sn_dtype t)
 
 /* Blocks are 64 queries by 128 keys, panels 64, 16 or 8 wide. */
 static const struct attn cases[] = {
-    {1, 1, 1, 1, 1, 0, 0, 0},       {1, 3, 2, 1, 64, 5, 0, 0},       {7, 2, 3, 3, 5, 0, 0, 0},
-    {64, 1, 2, 2, 64, 0, 0, 0},     {128, 1, 1, 1, 128, 64, 0, 0},   {100, 2, 4, 2, 16, 16, 0, 0},
-    {257, 1, 2, 1, 80, 3, 0, 0},    {130, 1, 6, 2, 48, 0, 0, 0},     {63, 2, 1, 1, 96, 1, 0, 0},
-    {640, 1, 1, 1, 32, 0, 0, 0},    {129, 1, 2, 2, 20, 7, 0.25f, 0}, {66, 2, 2, 1, 64, 0, 0.5f, 3},
-    {5, 1, 1, 1, 8, 0, 0.1f, 0},    {200, 1, 2, 1, 128, 0, 0, 0},    {100, 1, 1, 1, 256, 0, 0, 0},
-    {140, 1, 1, 1, 32, 0, 0.2f, 0},
+    {1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0},
+    {1, 3, 2, 1, 64, 5, 0, 0, 0, 0, 0},
+    {7, 2, 3, 3, 5, 0, 0, 0, 0, 0, 0},
+    {64, 1, 2, 2, 64, 0, 0, 0, 0, 0, 0},
+    {128, 1, 1, 1, 128, 64, 0, 0, 0, 0, 0},
+    {100, 2, 4, 2, 16, 16, 0, 0, 0, 0, 0},
+    {257, 1, 2, 1, 80, 3, 0, 0, 0, 0, 0},
+    {130, 1, 6, 2, 48, 0, 0, 0, 0, 0, 0},
+    {63, 2, 1, 1, 96, 1, 0, 0, 0, 0, 0},
+    {640, 1, 1, 1, 32, 0, 0, 0, 0, 0, 0},
+    {129, 1, 2, 2, 20, 7, 0.25f, 0, 0, 0, 0},
+    {66, 2, 2, 1, 64, 0, 0.5f, 3, 0, 0, 0},
+    {5, 1, 1, 1, 8, 0, 0.1f, 0, 0, 0, 0},
+    {200, 1, 2, 1, 128, 0, 0, 0, 0, 0, 0},
+    {100, 1, 1, 1, 256, 0, 0, 0, 0, 0, 0},
+    {140, 1, 1, 1, 32, 0, 0.2f, 0, 0, 0, 0},
+    /* windows, documents, caps */
+    {300, 1, 2, 1, 32, 0, 0, 0, 1, 0, 0},
+    {300, 2, 2, 1, 16, 3, 0, 0, 70, 0, 0},
+    {513, 1, 1, 1, 24, 0, 0, 0, 129, 0, 0},
+    {330, 1, 1, 1, 64, 0, 0.5f, 2, 200, 0, 0},
+    {130, 1, 1, 1, 16, 0, 0, 0, 500, 0, 0},
+    {300, 3, 2, 2, 16, 0, 0, 0, 0, 37, 0},
+    {520, 2, 1, 1, 32, 0, 0, 0, 0, 131, 0},
+    {150, 2, 2, 1, 8, 1, 0.5f, 0, 0, 1, 0},
+    {300, 2, 2, 1, 40, 0, 0, 0, 50, 90, 0},
+    {200, 1, 2, 1, 64, 0, 0, 0, 0, 0, 1.5f},
+    {280, 2, 2, 2, 32, 3, 0.25f, 0, 60, 100, 0.75f},
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
@@ -131,8 +157,10 @@ static void all_shapes_are_right(bool (*one)(const struct attn *, enum sn_dtype)
             const struct attn *p = &cases[c];
             bool this_one = one(p, types[d]);
             if (!this_one)
-                printf("# S %ld samples %ld heads %d/%d d %d drop %g\n", (long)p->seq,
-                       (long)p->samples, p->heads, p->kv_heads, p->d, (double)p->drop);
+                printf(
+                    "# S %ld samples %ld heads %d/%d d %d drop %g window %d document %d cap %g\n",
+                    (long)p->seq, (long)p->samples, p->heads, p->kv_heads, p->d, (double)p->drop,
+                    p->window, p->document, (double)p->cap);
             good = good && this_one;
         }
         tap_ok(good, "%s, %s: all shapes", what, sn_dtype_name(types[d]));
@@ -172,6 +200,7 @@ static bool forward_integers(const struct attn *p, enum sn_dtype t)
     int64_t rows = p->seq * p->samples;
     kt_out(&k, 0, (struct kt_shape){SN_F32, rows, p->heads * p->d, p->pad}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, rows, p->heads, 0}, SN_WRITE);
+    head_starts(&k, SN_ATTENTION_STARTS, p);
     double *o = kt_ref(&k, 0), *lse = kt_ref(&k, 1);
     struct head h;
     double *memory = head_alloc(&h, p->seq, p->d);
@@ -198,6 +227,7 @@ static bool backward_integers(const struct attn *p, enum sn_dtype t)
         fill_integers(&k, kt_in(&k, i, (struct kt_shape){t, rows, q_cols, p->pad}), p->d, 0, p->d);
     struct sn_mat *lse = kt_in(&k, 5, (struct kt_shape){SN_F32, rows, p->heads, 0});
     memset(lse->p, 0, (size_t)(rows * p->heads) * sizeof(float));
+    head_starts(&k, SN_ATTENTION_DX_STARTS, p);
     kt_out(&k, 0, (struct kt_shape){SN_F32, rows, q_cols, p->pad}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, rows, kv_cols, p->pad}, SN_WRITE);
     kt_out(&k, 2, (struct kt_shape){SN_F32, rows, kv_cols, p->pad}, SN_WRITE);
@@ -247,7 +277,7 @@ static void integers_are_exact(bool (*one)(const struct attn *, enum sn_dtype), 
 /* Scores of +-300: without the running maximum they would overflow. */
 static void large_scores_do_not_overflow(void)
 {
-    struct attn p = {200, 1, 1, 1, 16, 0, 0, 0};
+    struct attn p = {200, 1, 1, 1, 16, 0, 0, 0, 0, 0, 0};
     struct kt k = prepare(&p, SN_F32, 1.0);
     kt_out(&k, 0, (struct kt_shape){SN_F32, 200, 16, 0}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, 200, 1, 0}, SN_WRITE);
@@ -266,7 +296,7 @@ static void large_scores_do_not_overflow(void)
 static void nan_is_kept(enum sn_dtype t)
 {
     enum { S = 200, D = 64, KEY = 130, QUERY = 7 };
-    struct attn p = {S, 1, 1, 1, D, 0, 0, 0};
+    struct attn p = {S, 1, 1, 1, D, 0, 0, 0, 0, 0, 0};
     struct kt k = prepare(&p, t, 1.0);
     kt_out(&k, 0, (struct kt_shape){t, S, D, 0}, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, S, 1, 0}, SN_WRITE);

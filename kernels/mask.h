@@ -1,0 +1,52 @@
+/*
+ * mask.h - which keys a query sees: the one place that says so. Kernels, prices and counts of FLOPs
+ * ask here.
+ *
+ * A query at position p of its sample sees the keys at positions sn_mask_first(..) .. p, an interval
+ * that grows from neither end as p does:
+ *
+ *   window W > 0   p - W + 1 .. p (what Hugging Face calls sliding_window)
+ *   starts         from the first token of the query's document on: starts[n S + p], of the n-th
+ *                  sample here, is its position in the sample; 0 where the document began before
+ *
+ * So of a tile of queries the first one has the first key that any of them sees, and the last one
+ * the last.
+ */
+#ifndef SN_MASK_H
+#define SN_MASK_H
+
+#include "kernels/both.h"
+#include "kernels/ops.h"
+
+struct sn_mask {
+    int64_t seq, window;
+    const int32_t *starts; /* NULL: samples are of one document */
+};
+
+/* Of an operation whose operand `starts` is this one; it may be absent. */
+static inline struct sn_mask sn_mask_of(const struct sn_attr *a, const struct sn_mat *starts)
+{
+    struct sn_mask m;
+    m.seq = a->position.seq;
+    m.window = a->attention.window;
+    m.starts = (const int32_t *)starts->p;
+    return m;
+}
+
+/* Position of the first key that the query at position p of a sample here sees. */
+SN_BOTH int64_t sn_mask_first(const struct sn_mask *m, int64_t sample, int64_t p)
+{
+    int64_t first = m->window > 0 && p >= m->window ? p - m->window + 1 : 0;
+    int64_t start = m->starts ? m->starts[sample * m->seq + p] : 0;
+    return first > start ? first : start;
+}
+
+/* Keys that a query of a sequence of `seq` tokens sees on average, its own counted half, as half of
+ * S x S scores are counted without a window: W - W^2 / 2 S. */
+static inline double sn_mask_keys(int64_t seq, int64_t window)
+{
+    double s = (double)seq, w = window > 0 && window < seq ? (double)window : s;
+    return seq > 0 ? w - w * w / (2 * s) : 0;
+}
+
+#endif
