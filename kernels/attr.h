@@ -105,6 +105,7 @@ struct sn_exact_attr {
 struct sn_attr {
     enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */
     float eps;       /* norms */
+    float scale;     /* SCALE */
     bool inverse;    /* ROPE, DECODE */
     bool draws;      /* ROUTE, ROUTE_DX: in training; ORTHOGONALISE */
     bool any_order;  /* EMBED_GRAD, COLSUM, ATTENTION_DX, gradients of norms' weights: sums

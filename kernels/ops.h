@@ -107,6 +107,7 @@
  * SWIGLU_DX     0 dy[T,F], 1 x[T,2F], 2 bounds?           0 dx[T,2F]                  0: in 1
  *               bounds[1,S+1] i32: rows from the last bound on are neither read nor written
  * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
+ * SCALE         0 x                                       0 y = attr.scale x          0: in 0
  * DROPOUT       0 x[T,D], 1 g?                            0 y = mask(x)/(1-drop) (+g) 0: in 0 or 1
  *               its own gradient: the mask is a function of (seed, step, site, sample, element)
  * JITTER        0 x[T,D], 1 g?                            0 y = x f (+g), f of each element 0: in 0 or 1
@@ -252,7 +253,7 @@
     X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(GEMM, gemm)                            \
     X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
-    X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
+    X(SCALE, scale) X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
     X(TRANSPOSE, transpose) X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss)        \
     X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
     X(COMBINE, combine) X(COMBINE_DW, combine_dw) X(EXPERT_GEMM, expert_gemm)                      \
@@ -304,6 +305,7 @@ enum {
     SN_ATTENTION_DX_DQ = 0, SN_ATTENTION_DX_DK, SN_ATTENTION_DX_DV
 };
 enum { SN_ACT_X, SN_ACT_Y = 0 };
+enum { SN_SCALE_X, SN_SCALE_Y = 0 };
 enum { SN_ACT_DX_DY, SN_ACT_DX_X, SN_ACT_DX_DX = 0 };
 enum { SN_SWIGLU_X, SN_SWIGLU_BOUNDS, SN_SWIGLU_Y = 0 };
 enum { SN_SWIGLU_DX_DY, SN_SWIGLU_DX_X, SN_SWIGLU_DX_BOUNDS, SN_SWIGLU_DX_DX = 0 };

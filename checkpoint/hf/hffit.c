@@ -33,6 +33,11 @@ enum sn_status sn_left_over_explain(const struct sn_left_over *l, const char *wh
                    l->n, l->text, l->n > 5 ? ", ..." : "");
 }
 
+bool sn_hf_is_adapter(const char *tensor)
+{
+    return sn_str_glob("*.lora_a", tensor) || sn_str_glob("*.lora_b", tensor);
+}
+
 /* --- the field's files ----------------------------------------------------------------------- */
 
 static bool is_harmless(const char *name)

@@ -68,6 +68,9 @@ struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols);
 int sn_hf_parts(enum sn_hf_form form);
 bool sn_hf_is_stack(enum sn_hf_form form);
 
+/* Of an adapter (lib/model/lora.c), for which the field's weights have no tensor? */
+bool sn_hf_is_adapter(const char *tensor);
+
 /* --- what a model holds, and what is left over ------------------------------------------------ */
 
 /* Every tensor of a model's group "model", sorted by name. */

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 /* --- what a source may lack --------------------------------------------------------------------
- * The bias of a router begins at 0, in a run whose weights were trained without one too. */
+ * The bias of a router begins at 0, in a run whose weights were trained without one too; adapters
+ * as ever (sn_weights_init) where the weights come without. */
 
 static bool is_bias(const char *name)
 {
@@ -26,9 +27,19 @@ static void lists_free(struct sn_state *s)
     sn_free(s->all);
 }
 
-/* The state without biases, in lists of its own (lists_free) over the same memory. */
-static enum sn_status without_biases(struct sn_state *out, const struct sn_state *s,
-                                     struct sn_err *err)
+/* What begins by itself. */
+struct lacks {
+    bool biases, adapters;
+};
+
+static bool is_lacking(const struct lacks *l, const char *name)
+{
+    return (l->biases && is_bias(name)) || (l->adapters && sn_hf_is_adapter(name));
+}
+
+/* The state without what a source lacks, in lists of its own (lists_free) over the same memory. */
+static enum sn_status without(struct sn_state *out, const struct sn_state *s, struct lacks l,
+                              struct sn_err *err)
 {
     *out = *s;
     out->n_tensors = out->n_all = 0;
@@ -37,10 +48,10 @@ static enum sn_status without_biases(struct sn_state *out, const struct sn_state
     if (!out->tensors || !out->all)
         return sn_fail(err, SN_ENOMEM, "train.init_from: no memory to list %d tensors", s->n_all);
     for (int i = 0; i < s->n_tensors; i++)
-        if (!is_bias(s->tensors[i].name))
+        if (!is_lacking(&l, s->tensors[i].name))
             out->tensors[out->n_tensors++] = s->tensors[i];
     for (int i = 0; i < s->n_all; i++)
-        if (!is_bias(s->all[i].name))
+        if (!is_lacking(&l, s->all[i].name))
             out->all[out->n_all++] = s->all[i];
     return SN_OK;
 }
@@ -63,13 +74,13 @@ static enum sn_status from_safetensors(const char *path, const struct sn_config 
                                        struct sn_state *s, struct sn_err *err)
 {
     struct sn_safetensors *st;
-    struct sn_state known = {0}; /* the field has no biases */
+    struct sn_state known = {0}; /* the field has neither biases nor adapters */
     const struct sn_model_config *m = &c->model;
     SN_TRY(sn_state_check_boxes(s, err));
     SN_TRY(sn_safetensors_open(&st, path, err));
     enum sn_status status = sn_init_check_field(path, c, s->rank, err);
     if (status == SN_OK)
-        status = without_biases(&known, s, err);
+        status = without(&known, s, (struct lacks){true, true}, err);
     if (status == SN_OK)
         status = sn_hf_fit(st, path, m, known.all, known.n_all, err);
     if (status == SN_OK)
@@ -120,18 +131,21 @@ static enum sn_status from_step(const char *dir, const struct sn_config *c, stru
     sn_h5_setup();
     SN_TRY(sn_reader_open(&r, dir, err));
     r.progress = s->progress;
-    bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used)), has_biases = false;
+    bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used));
+    struct lacks lacks = {true, true};
     struct sn_state known = {0};
     enum sn_status st =
         used ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
     if (st == SN_OK)
         st = sn_init_check_text(r.manifest.model_text, r.dir, c, s->rank, err);
-    for (int i = 0; i < r.manifest.n_tensors; i++)
-        has_biases = has_biases || is_bias(r.manifest.tensors[i].name);
-    if (st == SN_OK && !has_biases)
-        st = without_biases(&known, s, err);
+    for (int i = 0; i < r.manifest.n_tensors; i++) {
+        lacks.biases = lacks.biases && !is_bias(r.manifest.tensors[i].name);
+        lacks.adapters = lacks.adapters && !sn_hf_is_adapter(r.manifest.tensors[i].name);
+    }
     if (st == SN_OK)
-        st = read_ours(&r, has_biases ? s : &known, used, err);
+        st = without(&known, s, lacks, err);
+    if (st == SN_OK)
+        st = read_ours(&r, &known, used, err);
     lists_free(&known);
     sn_free(used);
     sn_reader_close(&r);

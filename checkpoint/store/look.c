@@ -139,7 +139,8 @@ static void leave_out_biases(struct sn_hf_list *l)
     l->n = n;
 }
 
-static enum sn_status match(const struct sn_manifest *m, const char *dir,
+/* `l`: without adapters, of which a source may have all or none. */
+static enum sn_status match(const struct sn_manifest *m, const char *dir, const struct sn_config *c,
                             const struct sn_hf_list *l, struct sn_err *err)
 {
     struct sn_left_over left = {0};
@@ -148,7 +149,8 @@ static enum sn_status match(const struct sn_manifest *m, const char *dir,
         SN_TRY(sn_manifest_want(m, dir, &l->shapes[i], &ignored, err));
     }
     for (int i = 0; i < m->n_tensors; i++)
-        if (strcmp(m->tensors[i].group, "model") == 0 && !sn_hf_list_find(l, m->tensors[i].name))
+        if (strcmp(m->tensors[i].group, "model") == 0 && !sn_hf_list_find(l, m->tensors[i].name) &&
+            !(c->train.lora.r > 0 && sn_hf_is_adapter(m->tensors[i].name)))
             sn_left_over_add(&left, m->tensors[i].name);
     return sn_left_over_explain(&left, dir, err);
 }
@@ -165,7 +167,7 @@ static enum sn_status look_at_ours(const char *step_dir, const struct sn_config 
     if (!has_biases)
         leave_out_biases(l);
     if (st == SN_OK)
-        st = match(&m, step_dir, l, err);
+        st = match(&m, step_dir, c, l, err);
     sn_manifest_fini(&m);
     return st;
 }

@@ -61,6 +61,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_SWIGLU] = SN_R(sn_swiglu),
             [SN_OP_SWIGLU_DX] = SN_R(sn_swiglu_dx),
             [SN_OP_ADD] = SN_R(sn_add),
+            [SN_OP_SCALE] = SN_R(sn_scale),
             [SN_OP_DROPOUT] = SN_R(sn_dropout),
             [SN_OP_JITTER] = SN_R(sn_jitter),
             [SN_OP_CROSS_ENTROPY] = SN_R(sn_cross_entropy),

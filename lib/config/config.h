@@ -129,6 +129,14 @@ struct sn_lr_config {
     int64_t decay; /* steps before the last; 0 where this schedule has no such number */
 };
 
+/* Adapters of weight matrices (Hu et al., "LoRA", arXiv 2106.09685). */
+struct sn_lora_config {
+    int r; /* rank of their products; 0: none */
+    double alpha;
+    int n_targets; /* name patterns of the matrices' tensors */
+    char targets[SN_FREEZE_MAX][SN_NAME_MAX];
+};
+
 struct sn_train_config {
     int64_t steps;
     int global_batch;         /* sequences */
@@ -145,6 +153,7 @@ struct sn_train_config {
     double loss_scale; /* 0: dynamic */
     int n_freeze;
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
+    struct sn_lora_config lora;
 };
 
 enum { SN_CACHE_AUTO = -1 };    /* of zero_cache: as many as fit (lib/search/fit_cache.h) */

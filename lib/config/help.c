@@ -128,6 +128,8 @@ static bool is_kept(const struct sn_key *section)
 bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
 {
     const struct sn_experts_config *x = &c->model.experts;
+    if (strncmp(k->name, "train.lora", 10) == 0 && c->train.lora.r == 0)
+        return false;
     if (strcmp(k->name, "model.experts.shared") == 0 && x->shared == 0)
         return false;
     if (strcmp(k->name, "model.experts.jitter") == 0 && x->jitter == 0)

@@ -17,6 +17,9 @@ _Static_assert(offsetof(struct sn_train_config, init_changes) ==
                    offsetof(struct sn_train_config, n_init_changes) +
                        offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
+_Static_assert(offsetof(struct sn_lora_config, targets) ==
+                   offsetof(struct sn_lora_config, n_targets) + offsetof(struct sn_words, word),
+               "a list of names lies as struct sn_words does");
 _Static_assert(offsetof(struct sn_slurm_config, exclude) ==
                        offsetof(struct sn_slurm_config, n_exclude) +
                            offsetof(struct sn_words, word) &&
@@ -245,6 +248,14 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 4294967296.0L, NULL), WORD("dynamic"), DEFAULT("dynamic"), DECIDES},
     {ROW("train.freeze", WORDS, AT(train.n_freeze), "Name patterns (* and ?) of parameters that are not trained."),
         DEFAULT("[]"), DECIDES},
+    {ROW("train.lora", MAP, NONE, "Low-rank adapters (LoRA): y = x W^T + alpha / rank (x A^T) B^T. They alone are trained.")},
+    {ROW("train.lora.rank", INT, AT(train.lora.r), "Rows of A and columns of B; 0: no adapters."),
+        RANGE(0, 65536, NULL), DEFAULT("0"), DECIDES},
+    {ROW("train.lora.alpha", FLOAT, AT(train.lora.alpha), "What adapters give is multiplied by alpha / rank."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("16.0"), DECIDES},
+    {ROW("train.lora.targets", WORDS, AT(train.lora.n_targets), "Name patterns (* and ?) of the weight matrices that get adapters, such as *.attn.q.weight."),
+        DEFAULT("[]"), DECIDES},
+    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."), ONLY("0")},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),

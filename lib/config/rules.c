@@ -454,7 +454,7 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
         residual_fits,       changes_are_keys,      activation_fits,      share_divides_layers,
         experts_fit_family,  experts_fit_model,     batch_divides,        schedule_fits,
         optimizer_reads,     evaluation_has_data,   scale_fits_precision, fp8_fits_precision,
-        cudnn_fits};
+        cudnn_fits,          sn_rule_lora};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -106,12 +106,55 @@ static const char *without_layer(const char *point)
     return end > point + 1 && *end == '.' ? end + 1 : point;
 }
 
+/* --- adapters --------------------------------------------------------------------------------- */
+
+/* What becomes of the cut of a weight: that of its A, or of its B. */
+static void cut_adapter(struct sn_cut *c, int axis, bool is_b)
+{
+    static const struct sn_axis_placement grad = PARTIAL_GRAD, sum = PARTIAL;
+    enum sn_cut_kind w = c->weight[axis];
+    c->bias[axis] = SN_CUT_NONE;
+    if (w == SN_CUT_ROWS || w == SN_CUT_QKV) { /* outputs are cut */
+        c->weight[axis] = is_b ? w : SN_CUT_SUMMED;
+        c->want.axis[axis] = grad;
+        c->give.axis[axis] = is_b ? c->give.axis[axis] : grad;
+    } else if (w == SN_CUT_COLS) { /* inputs are: y is a sum, and so is what is on its way to it */
+        c->weight[axis] = is_b ? SN_CUT_SUMMED : w;
+        c->want.axis[axis] = is_b ? sum : c->want.axis[axis];
+        c->give.axis[axis] = sum;
+    }
+}
+
+/* "attn.qkv.lora_b.2" -> the length of "attn.qkv", and what follows; NULL: no point of adapters. */
+static const char *adapter_of(const char *name, size_t *len)
+{
+    static const char mark[] = ".lora_";
+    const char *at = strstr(name, mark);
+    *len = at ? (size_t)(at - name) : strlen(name);
+    return at ? at + sizeof(mark) - 1 : NULL;
+}
+
+static void adapt(struct sn_cut *c, const struct sn_mesh *m, const char *which)
+{
+    for (int a = 0; a < m->n_axes; a++) {
+        cut_adapter(c, a, which[0] == 'b');
+        if (which[0] == 's') { /* between the two: as A gives it */
+            c->weight[a] = SN_CUT_NONE;
+            c->want.axis[a] = c->give.axis[a];
+        }
+    }
+}
+
 bool sn_cut_at(struct sn_cut *out, const struct sn_mesh *m, const char *point)
 {
     const char *name = without_layer(point);
+    size_t len;
+    const char *adapter = adapter_of(name, &len);
     for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
-        if (strcmp(points[i].point, name) == 0) {
+        if (strlen(points[i].point) == len && memcmp(points[i].point, name, len) == 0) {
             *out = over_axes(m, points[i].layer);
+            if (adapter)
+                adapt(out, m, adapter);
             return true;
         }
     return false;

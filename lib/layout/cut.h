@@ -25,6 +25,20 @@ enum sn_cut_kind {
     SN_CUT_GATHERED /* the same, but kept in slices of its rows, which are gathered for use */
 };
 
+/*
+ * Adapters of a weight (lib/model/lora.c) are cut with it. For y = x W^T over one axis:
+ *
+ *   W                     u = x A^T               A                  y += u B^T               B
+ *   rows (outputs cut)    x, u whole, a gradient  whole, summed      u whole, a gradient      rows, as W
+ *                         of each rank's own                         of each rank's own
+ *   columns (y a sum)     x cut, u a sum          columns            u a sum, so y is         whole, summed
+ *   rows gathered (Z)     tokens cut              gathered           tokens cut               gathered
+ *
+ * "Summed": a gradient of which each rank has a part. So no step's micro-batch has a collective more
+ * than W alone: with outputs cut, A's part of dx joins W's in its sum; with inputs cut, u stays a sum
+ * that B, which is linear, passes on to y's. What is summed beside is the gradient of the whole one,
+ * r x in or r x out values, once a step.
+ */
 struct sn_cut {
     enum sn_cut_kind weight[SN_MESH_AXES], bias[SN_MESH_AXES];
     struct sn_placement want, give;

@@ -35,6 +35,7 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_SWIGLU] = sn_rule_swiglu,
     [SN_OP_SWIGLU_DX] = sn_rule_swiglu_dx,
     [SN_OP_ADD] = sn_rule_add,
+    [SN_OP_SCALE] = sn_rule_scale,
     [SN_OP_DROPOUT] = sn_rule_noise,
     [SN_OP_JITTER] = sn_rule_noise,
     [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,

@@ -84,6 +84,17 @@ enum sn_status sn_rule_add(const struct sn_visit *s)
     return write_and_free(s, st, SN_ADD_Y, &y, &z);
 }
 
+enum sn_status sn_rule_scale(const struct sn_visit *s)
+{
+    struct sn_slabs x = {0};
+    enum sn_status st = sn_read(s, SN_SCALE_X, &x);
+    scale(&x, sn_field_of(sn_name_float(sn_name(SN_OP_SCALE, 0), s->op->attr.scale)));
+    if (st == SN_OK)
+        st = sn_write(s, SN_SCALE_Y, &x);
+    sn_slabs_fini(&x);
+    return st;
+}
+
 enum sn_status sn_rule_act(const struct sn_visit *s)
 {
     struct sn_zip z = {0};

@@ -91,7 +91,7 @@ static int linear(struct sn_model_builder *b, enum sn_linear which, int x, struc
     n->out = y;
     n->param[0] = weight;
     n->param[1] = bias;
-    return y;
+    return sn_lora_build(b, weight, x, y, point);
 }
 
 static int unary(struct sn_model_builder *b, enum sn_node_kind kind, int x, int64_t cols,

@@ -58,6 +58,7 @@ void sn_model_tensor(struct sn_model_builder *b, struct sn_param *p, int64_t row
     struct sn_tensor *x = &p->tensor[p->n_tensors++];
     x->row = p->rows;
     x->rows = rows;
+    x->part = p->n_tensors - 1;
     p->rows += rows;
     va_list ap;
     va_start(ap, fmt);
@@ -108,7 +109,7 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     }
     struct sn_param *p = &m->params[m->n_params];
     *p = *want;
-    p->trainable = true;
+    p->trainable = p->is_adapter || b->train->lora.r == 0;
     for (int i = 0; i < p->n_tensors; i++)
         if (frozen(b->train, p->tensor[i].name))
             p->trainable = false;
@@ -157,6 +158,8 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
     enum sn_status st = b.failed
                             ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes", m->n_nodes)
                             : check_freeze(m, t, err);
+    if (st == SN_OK)
+        st = sn_lora_check(m, t, err);
     if (st != SN_OK) {
         sn_model_destroy(m);
         return st;
@@ -212,6 +215,7 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
     case SN_NODE_LINEAR:
     case SN_NODE_HEAD_LOSS:
     case SN_NODE_ROUTER:
+    case SN_NODE_ADAPT:
         return elements(m, n->param[0]);
     case SN_NODE_EXPERTS:
         return (elements(m, n->param[0]) + elements(m, n->param[1])) *
@@ -230,26 +234,36 @@ int64_t sn_model_param_count(const struct sn_model *m)
     return n;
 }
 
-/* Every use of a matrix counts, so shared layers count as often as they run. */
-static double matrix_flops(const struct sn_model *m, const struct sn_model_config *c)
+/* Every use of a matrix counts, so shared layers count as often as they run. Of what is frozen no
+ * gradient is computed, nor of what lies before all that trains. With
+ * `masked`, of attention the keys that a token sees alone. */
+static double flops(const struct sn_model *m, const struct sn_model_config *c, bool masked)
 {
-    double matmul = 0;
-    for (int i = 0; i < m->n_nodes; i++)
-        matmul += sn_node_multiplies(m, c, &m->nodes[i]);
-    return 6.0 * matmul;
+    double sum = 0;
+    bool upstream = false; /* something trains there */
+    for (int i = 0; i < m->n_nodes; i++) {
+        const struct sn_node *n = &m->nodes[i];
+        bool trains = false;
+        for (int k = 0; k < 2; k++)
+            trains = trains || (n->param[k] >= 0 && sn_param_trains(&m->params[n->param[k]]));
+        sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n);
+        if (n->kind == SN_NODE_ATTENTION) {
+            double keys = masked ? sn_mask_keys(c->seq, sn_layer_window(c, n->layer)) : c->seq;
+            sum += (4.0 + 8.0 * upstream) * (double)c->hidden * keys;
+        }
+        upstream = upstream || trains;
+    }
+    return sum;
 }
 
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c)
 {
-    double keys = 0;
-    for (int l = 0; l < c->layers; l++)
-        keys += sn_mask_keys(c->seq, sn_layer_window(c, l));
-    return matrix_flops(m, c) + 12.0 * (double)c->hidden * keys;
+    return flops(m, c, true);
 }
 
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
-    return matrix_flops(m, c) + 12.0 * c->layers * (double)c->hidden * c->seq;
+    return flops(m, c, false);
 }
 
 static void init_tensor(const struct sn_param *p, const struct sn_tensor *tensor, uint64_t seed,
@@ -259,6 +273,13 @@ static void init_tensor(const struct sn_param *p, const struct sn_tensor *tensor
     if (p->init == SN_INIT_NORMAL) {
         uint64_t first = (uint64_t)((row - tensor->row) * p->cols);
         sn_rng_normal(sn_rng_key(seed, tensor->name), first, (size_t)n, p->std, out);
+        return;
+    }
+    if (p->init == SN_INIT_UNIFORM) {
+        uint64_t key = sn_rng_key(seed, tensor->name);
+        uint64_t first = (uint64_t)((row - tensor->row) * p->cols);
+        for (int64_t i = 0; i < n; i++)
+            out[i] = p->std * (float)(2 * sn_rng_uniform(key, first + (uint64_t)i) - 1);
         return;
     }
     for (int64_t i = 0; i < n; i++)

@@ -25,11 +25,14 @@ enum sn_node_kind {
     SN_NODE_HEAD_LOSS, /* x, targets -> loss; param 0 W[V,D] */
     SN_NODE_ROUTER,    /* x -> which experts each token visits; param 0 W[E,D], param 1 the bias of
                         * the choice [E] or -1 */
+    SN_NODE_SCALE,     /* y = attr.scale x */
+    SN_NODE_ADAPT,     /* y, u -> y + u B^T in the columns of one tensor of the weight that gave y;
+                        * param 0 B[rows of the tensor, r] */
     SN_NODE_EXPERTS,   /* x, routes -> y; params 0 gate and up, 1 down, of all experts, stacked */
     SN_NNODES
 };
 
-enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS };
+enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS, SN_INIT_UNIFORM };
 
 /* A logical tensor: what checkpoints, converters and people name. A parameter holds one or several
  * of them one under the other (q, k, v of one fused GEMM; gate and up of one expert after the
@@ -37,18 +40,26 @@ enum sn_init { SN_INIT_NORMAL, SN_INIT_ONES, SN_INIT_ZEROS };
 struct sn_tensor {
     char name[96]; /* "layers.3.attn.q.weight" */
     int64_t row, rows;
+    int part; /* its number among the tensors of its matrix: 0, or k and v of a fused q, k, v 1, 2 */
 };
 
 struct sn_param {
     char name[96];      /* "layers.3.attn.qkv.weight" */
     int64_t rows, cols; /* a vector is one row per element: rows = n, cols = 1 */
     enum sn_init init;
-    float std;      /* SN_INIT_NORMAL */
+    float std;      /* SN_INIT_NORMAL; of SN_INIT_UNIFORM the bound: in [-std, std) */
     bool decay;     /* weight decay applies (not to norms and biases) */
     bool trainable; /* false when train.freeze matches one of its logical tensors */
+    bool is_adapter; /* of train.lora (lora.c) */
     bool is_bias;   /* of routers' choices: moved by counts, never by a gradient; has no moments */
     int n_tensors, cap_tensors;
     struct sn_tensor *tensor; /* the model's memory */
+};
+
+/* Of SN_NODE_ADAPT: to what its product is added, and which of u's columns it reads. */
+struct sn_adapts {
+    int param, tensor; /* the weight, and which tensor of it */
+    int64_t col;       /* the first of u's columns; there are as many as B has */
 };
 
 struct sn_node {
@@ -58,6 +69,7 @@ struct sn_node {
     int in[2];      /* values; -1: none. Value 0 is the token ids */
     int out;        /* value */
     int param[2];   /* -1: none */
+    struct sn_adapts adapts;
     struct sn_attr attr;
 };
 
@@ -95,7 +107,8 @@ int64_t sn_model_param_count(const struct sn_model *m);
 /* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
  * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half; of layers with
  * a window 12 x hidden x the keys that a token sees: kernels/mask.h); no recomputation
- * (docs/PLANNER-MODEL.md). */
+ * (docs/PLANNER-MODEL.md). Of frozen matrices 4 in place of 6, and a third of all that lies before
+ * whatever trains. */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
 /* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */

@@ -129,16 +129,19 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
     if (wants(e, f->in[SN_GEMM_ADDEND]))
         contribute(e, f->in[SN_GEMM_ADDEND], dy); /* as of a sum */
     if (wants(e, f->in[SN_GEMM_A])) {
-        int dx = sn_exact_gradient(e, f->in[SN_GEMM_A].buf);
+        bool is_all = sn_view_is_all(e->p, &f->in[SN_GEMM_A]); /* else others give the rest */
+        int dx = is_all ? sn_exact_gradient(e, f->in[SN_GEMM_A].buf) : -1;
+        struct sn_view part = is_all ? sn_no_view : sn_grad_slice(e, f->in[SN_GEMM_A]);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);
         op->in[SN_GEMM_A] = dy;
         op->in[SN_GEMM_B] = f->in[SN_GEMM_B];
-        op->in[SN_GEMM_ADDEND] = sn_grad_get(e, f->in[SN_GEMM_A].buf);
+        op->in[SN_GEMM_ADDEND] = is_all ? sn_grad_get(e, f->in[SN_GEMM_A].buf) : sn_no_view;
         op->attr.gemm.fp8 = gradient_fp8(e, f, dy, false);
         if (f->attr.exact.dx_depth)
             op->attr.exact = (struct sn_exact_attr){SN_EXACT_ROWS, .depth = f->attr.exact.dx_depth};
-        op->out[SN_GEMM_C] = sn_view_all(e->p, dx);
-        sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
+        op->out[SN_GEMM_C] = is_all ? sn_view_all(e->p, dx) : part;
+        if (is_all)
+            sn_grad_set(e, f->in[SN_GEMM_A].buf, op->out[SN_GEMM_C]);
     }
     if (sn_shard_trains(e, w)) {
         sn_shard_ready(e, w);

@@ -128,6 +128,43 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
     }
 }
 
+/* Where the columns that a weight's tensor gives begin here. */
+static int64_t column_of(const struct sn_job *j, const struct sn_adapts *at)
+{
+    int64_t col = 0;
+    for (int k = 0; k < sn_param_shards(j, at->param); k++) {
+        const struct sn_shard *q = &j->shards[j->first_shard[at->param] + k];
+        for (int i = 0; i < q->n_tensors; i++)
+            if (q->tensor[i].tensor == at->tensor)
+                return col + q->tensor[i].at;
+        col += q->rows;
+    }
+    return col;
+}
+
+/* The product is added where the weight's lies: one value, of two operations. */
+static void lower_adapt(struct sn_emit *e, const struct sn_node *n)
+{
+    int shard = e->job->first_shard[n->param[0]];
+    struct sn_cut cut = sn_cut_of(e->job, n->point);
+    struct sn_view u = sn_take(e, n->in[1], cut.want);
+    e->value[n->out] = e->value[n->in[0]];
+    int y = e->value[n->out].buf;
+    if (e->p->failed)
+        return;
+    struct sn_view w = sn_weight(e, shard);
+    u.offset += n->adapts.col;
+    u.cols = w.cols;
+    e->p->bufs[y].needs_grad =
+        e->p->bufs[y].needs_grad || e->p->bufs[u.buf].needs_grad || sn_shard_trains(e, shard);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
+    op->in[SN_GEMM_A] = u;
+    op->in[SN_GEMM_B] = w;
+    op->attr.gemm.trans_b = true;
+    op->out[SN_GEMM_C] = sn_view_cols(e->p, y, column_of(e->job, &n->adapts), w.rows);
+    op->acc[SN_GEMM_C] = SN_ACC_ADD;
+}
+
 static void lower_rope(struct sn_emit *e, const struct sn_node *n)
 {
     struct sn_cut cut = sn_cut_of(e->job, n->point);
@@ -143,13 +180,14 @@ static void lower_rope(struct sn_emit *e, const struct sn_node *n)
 
 static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
 {
-    bool swiglu = n->kind == SN_NODE_SWIGLU;
+    static const enum sn_op_kind kind[] = {
+        [SN_NODE_ACT] = SN_OP_ACT, [SN_NODE_SWIGLU] = SN_OP_SWIGLU, [SN_NODE_SCALE] = SN_OP_SCALE};
     struct sn_cut cut = sn_cut_of(e->job, n->point);
     struct sn_view x = sn_take(e, n->in[0], cut.want);
-    int y = sn_result(e, n, swiglu ? x.cols / 2 : x.cols, cut.give);
-    struct sn_op *op = sn_op_add(e->p, swiglu ? SN_OP_SWIGLU : SN_OP_ACT, "%s", n->point);
-    op->in[SN_SWIGLU_X] = x;
-    op->out[SN_SWIGLU_Y] = sn_view_all(e->p, y);
+    int y = sn_result(e, n, n->kind == SN_NODE_SWIGLU ? x.cols / 2 : x.cols, cut.give);
+    struct sn_op *op = sn_op_add(e->p, (int)kind[n->kind], "%s", n->point);
+    op->in[SN_POINTWISE_X] = x;
+    op->out[SN_POINTWISE_Y] = sn_view_all(e->p, y);
     op->attr = n->attr;
 }
 
@@ -236,6 +274,8 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_ATTENTION] = sn_lower_attention,
         [SN_NODE_ACT] = lower_elementwise,
         [SN_NODE_SWIGLU] = lower_elementwise,
+        [SN_NODE_SCALE] = lower_elementwise,
+        [SN_NODE_ADAPT] = lower_adapt,
         [SN_NODE_ADD] = lower_add,
         [SN_NODE_DROPOUT] = lower_dropout,
         [SN_NODE_HEAD_LOSS] = sn_lower_head,

@@ -132,6 +132,11 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", ROWS, {TAKES(SN_ADD_A), TAKES(SN_ADD_B)}}},
         .gradient = sn_grad_add,
         .repeat = SN_REPEAT_OUT},
+    [SN_OP_SCALE] = {
+        .in = {{"x", ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_SCALE_X)}}},
+        .gradient = sn_grad_pointwise, .dx = SN_OP_SCALE,
+        .repeat = SN_REPEAT_CHEAP},
     [SN_OP_DROPOUT] = {
         .in = {{"x", ROWS}, {"g", OPT | ROWS}},
         .out = {{"y", ROWS, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},

@@ -44,7 +44,8 @@ static void add_use(const struct sn_job *j, int node, int k, struct use *u)
     enum sn_node_kind kind = j->model->nodes[node].kind;
     u->experts = kind == SN_NODE_EXPERTS;
     bool product = kind == SN_NODE_EXPERTS ||
-                   (k == 0 && (kind == SN_NODE_LINEAR || kind == SN_NODE_HEAD_LOSS));
+                   (k == 0 && (kind == SN_NODE_LINEAR || kind == SN_NODE_ADAPT ||
+                               kind == SN_NODE_HEAD_LOSS));
     u->matrix = product && (u->first < 0 || u->matrix);
     u->first = u->first < 0 ? node : u->first;
     u->last = node;
@@ -92,7 +93,7 @@ static struct sn_slice rows_slice(const struct sn_job *j, const struct sn_param 
     if (!is_by_heads(u))
         return sn_cut_slice(u->cut, SN_CUT_ROWS, &at, q->tensor[tensor].rows);
     struct sn_ways w = sn_cut_ways(u->cut, SN_CUT_QKV, &at);
-    return sn_slice_of_heads(&j->config->model, tensor, w.size, w.index);
+    return sn_slice_of_heads(&j->config->model, q->tensor[tensor].part, w.size, w.index);
 }
 
 /* Add the logical tensors first .. end - 1 of a parameter as one shard. */
@@ -147,7 +148,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
         b.sums = 1u << SN_GROUP_REPLICA;
-    if (is_by_heads(u) && shard->tensor[0].tensor > 0 && j->group_size[SN_GROUP_KV] > 1) {
+    if (is_by_heads(u) && q->tensor[shard->tensor[0].tensor].part > 0 && j->group_size[SN_GROUP_KV] > 1) {
         b.copies |= 1u << SN_GROUP_KV;
         b.sums |= 1u << SN_GROUP_KV;
     }
@@ -269,7 +270,7 @@ static void make_shards(struct sn_job *j, struct latest *l, const struct order *
         if (!u->here)
             continue;
         j->first_shard[order[i].param] = j->n_shards;
-        bool apart = is_by_heads(u) && copies;
+        bool apart = is_by_heads(u) && copies && q->n_tensors > 1; /* q of k and v */
         if (apart)
             add_shard(j, order[i].param, u, 0, 1);
         int slices = sn_config_slices(j->config);

@@ -23,6 +23,7 @@ static void pointwise(struct kt *k, enum sn_op_kind kind)
     bool glu = kind == SN_OP_SWIGLU || kind == SN_OP_SWIGLU_DX;
     bool dx = kind == SN_OP_ACT_DX || kind == SN_OP_SWIGLU_DX || kind == SN_OP_ADD;
     kt_in(k, 0, shape(type, t, kind == SN_OP_SWIGLU ? 2 * f : f));
+    k->a.attr.scale = kind == SN_OP_SCALE ? 2.75f : 0;
     if (dx)
         kt_in(k, 1, shape(type, t, glu ? 2 * f : f));
     kt_out(k, 0, shape(type, t, kind == SN_OP_SWIGLU_DX ? 2 * f : f), SN_WRITE);
@@ -348,6 +349,7 @@ static const struct {
     {SN_OP_SWIGLU, "SWIGLU", pointwise, 4e-6},
     {SN_OP_SWIGLU_DX, "SWIGLU_DX", pointwise, 4e-6},
     {SN_OP_ADD, "ADD", pointwise, 1e-7},
+    {SN_OP_SCALE, "SCALE", pointwise, 1e-7},
     {SN_OP_DROPOUT, "DROPOUT", dropout, 1e-6},
     {SN_OP_JITTER, "JITTER", dropout, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},

@@ -30,8 +30,9 @@ static const struct key defaults[] = {
     {TRAIN, "steps", "20"},        {MODEL, "sliding_window", NULL},
     {MODEL, "global_every", NULL}, {MODEL, "score_cap", NULL},
     {TRAIN, "global_batch", "12"}, {TRAIN, "precision", NULL},
-    {TRAIN, "freeze", NULL},       {TRAIN, "optimizer", NULL},
-    {LAYOUT, "data", "1"},         {LAYOUT, "bucket", "20KiB"},
+    {TRAIN, "freeze", NULL},       {TRAIN, "lora", NULL},
+    {TRAIN, "optimizer", NULL},    {LAYOUT, "data", "1"},
+    {LAYOUT, "bucket", "20KiB"},
 };
 
 static struct key *find(struct keys *k, const char *name)

@@ -43,7 +43,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|sliding_window|global_every|score_cap|precision|freeze|optimizer|global_batch|seed)=/)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|seed)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -86,7 +86,7 @@ layout_file() { # line path output
             }
             if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|sliding_window|global_every|score_cap)$/)
                 section = "model"
-            if (key ~ /^(precision|freeze|optimizer|global_batch)$/)
+            if (key ~ /^(precision|freeze|lora|optimizer|global_batch)$/)
                 section = "train"
             value = substr($i, at + 1)
             put(section, key, key == "optimizer" ? "{kind: " value ", lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}" : value)

@@ -299,7 +299,7 @@ int main(void)
         "gpt2",           "gpt2-erf",       "gpt-neox",       "llama",         "llama-tied",
         "llama-share",    "llama-freeze",   "llama-window",   "mixtral",       "mixtral-capacity",
         "mixtral-bias",   "mixtral-shared", "mixtral-jitter", "mixtral-mixer", "mixtral-dense",
-        "mixtral-theirs", "qwen2"};
+        "mixtral-theirs", "qwen2",          "lora-all",       "lora-some"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

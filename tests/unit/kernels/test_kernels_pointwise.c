@@ -158,6 +158,23 @@ static bool add_case(struct kt_shape s, int place)
     return good;
 }
 
+static bool scale_case(struct kt_shape s, bool in_place)
+{
+    struct kt k = {.magnitude = 3.0};
+    const struct sn_mat *x = kt_in(&k, 0, s);
+    k.a.attr.scale = 2.75f;
+    if (in_place)
+        kt_take(&k, 0, 0);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
+    double *y = kt_ref(&k, 0);
+    for (int64_t i = 0; i < s.rows * s.cols; i++)
+        y[i] = 2.75 * kt_get(x, i / s.cols, i % s.cols);
+    bool good = kt_check(&k, SN_OP_SCALE, 0.0);
+    kt_free(&k);
+    return good;
+}
+
 static bool colsum_case(struct kt_shape s, enum sn_acc acc)
 {
     struct kt k = {.magnitude = sqrt((double)s.rows)};
@@ -173,7 +190,7 @@ static bool colsum_case(struct kt_shape s, enum sn_acc acc)
 
 static void all_shapes(enum sn_dtype t)
 {
-    bool gelu_y = true, gelu_dx = true, glu_y = true, glu_dx = true, add = true, colsum = true;
+    bool gelu_y = true, gelu_dx = true, glu_y = true, glu_dx = true, add = true, colsum = true, scale = true;
     const char *type = sn_dtype_name(t);
     for (int i = 0; i < N_WIDTHS; i++)
         for (int64_t rows = 1; rows < 80; rows += 72) {
@@ -188,6 +205,7 @@ static void all_shapes(enum sn_dtype t)
             glu_dx = swiglu_dx_case(s, false) && swiglu_dx_case(s, true) && glu_dx;
             for (int place = -1; place < 2; place++)
                 add = add_case(s, place) && add;
+            scale = scale_case(s, false) && scale_case(s, true) && scale;
             colsum = colsum_case(s, SN_WRITE) && colsum_case(s, SN_ADD) && colsum;
         }
     tap_ok(gelu_y, "ACT of %s equals both forms of GELU", type);
@@ -195,6 +213,7 @@ static void all_shapes(enum sn_dtype t)
     tap_ok(glu_y, "SWIGLU of %s equals the formula", type);
     tap_ok(glu_dx, "SWIGLU_DX of %s equals the formula, in place too", type);
     tap_ok(add, "ADD of %s is rounded once, in each place it may take", type);
+    tap_ok(scale, "SCALE of %s is rounded once, in place too", type);
     tap_ok(colsum, "COLSUM of %s equals the sum, written and added", type);
 }
 

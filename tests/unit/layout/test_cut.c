@@ -6,6 +6,8 @@
 #include "tests/lib/mesh_sim.h"
 #include "tests/lib/tap.h"
 
+#include <stdio.h>
+
 /* A mesh of one axis, as layouts have. */
 static struct sn_mesh tensor_mesh(int size)
 {
@@ -27,6 +29,43 @@ static void points_have_cuts(void)
     tap_ok(!sn_cut_at(&c, &m, "l3.attn_norm") && !sn_cut_at(&c, &m, "final_norm") &&
                !sn_cut_at(&c, &m, "lost"),
            "norms are not cut");
+}
+
+static bool is_placed(struct sn_placement p, enum sn_placement_kind kind)
+{
+    return p.axis[0].kind == kind;
+}
+
+/* W is cut by its outputs, then by its inputs: what A and B take is what is there, and y gets what W
+ * gives, with no collective between. */
+static void adapters_are_cut_with_their_matrix(void)
+{
+    static const struct {
+        const char *point;
+        enum sn_cut_kind w, a, b;
+        enum sn_placement_kind between;
+    } of[] = {{"l2.attn.qkv", SN_CUT_QKV, SN_CUT_SUMMED, SN_CUT_QKV, SN_REPLICATE_PARTIAL_GRAD},
+              {"l0.ffn.up", SN_CUT_ROWS, SN_CUT_SUMMED, SN_CUT_ROWS, SN_REPLICATE_PARTIAL_GRAD},
+              {"l11.ffn.down", SN_CUT_COLS, SN_CUT_COLS, SN_CUT_SUMMED, SN_PARTIAL}};
+    struct sn_mesh m = tensor_mesh(4);
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        struct sn_cut w, a, s, b;
+        char name[64];
+        bool good = sn_cut_at(&w, &m, of[i].point);
+        (void)snprintf(name, sizeof(name), "%s.lora_a", of[i].point);
+        good = good && sn_cut_at(&a, &m, name);
+        (void)snprintf(name, sizeof(name), "%s.lora_scale", of[i].point);
+        good = good && sn_cut_at(&s, &m, name);
+        (void)snprintf(name, sizeof(name), "%s.lora_b.1", of[i].point);
+        good = good && sn_cut_at(&b, &m, name);
+        tap_ok(good && w.weight[0] == of[i].w && a.weight[0] == of[i].a && b.weight[0] == of[i].b,
+               "%s: A and B are cut as W asks", of[i].point);
+        tap_ok(good && sn_placement_equal(a.want, w.want) && sn_placement_equal(b.give, w.give),
+               "%s: A takes x as W does, B adds where W gives y", of[i].point);
+        tap_ok(good && is_placed(a.give, of[i].between) && is_placed(s.want, of[i].between) &&
+                   is_placed(s.give, of[i].between) && is_placed(b.want, of[i].between),
+               "%s: what is between stays where it is", of[i].point);
+    }
 }
 
 static void gradients_of_uncut_parameters_are_summed_where_rows_are_cut(void)
@@ -165,6 +204,7 @@ static void coordinates_and_ranks_are_inverse(void)
 int main(void)
 {
     points_have_cuts();
+    adapters_are_cut_with_their_matrix();
     gradients_of_uncut_parameters_are_summed_where_rows_are_cut();
     slices_cover_everything_once();
     blocks_cover_a_weight_once();
