@@ -255,7 +255,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1e-6L, 1e6L, NULL), DEFAULT("16.0"), DECIDES},
     {ROW("train.lora.targets", WORDS, AT(train.lora.n_targets), "Name patterns (* and ?) of the weight matrices that get adapters, such as *.attn.q.weight."),
         DEFAULT("[]"), DECIDES},
-    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."), ONLY("0")},
+    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."),
+        RANGE(0, 0.999999L, NULL), ONLY("0")},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),

@@ -108,14 +108,6 @@ static const struct {
      "run.yaml:2:47: train.freeze: got 'head'; want a list of names"},
     {MODEL "}\n" TRAIN ", freeze: [[head]]}\n",
      "run.yaml:2:48: train.freeze: got a list as a name; want a word"},
-    {MODEL "}\n" TRAIN ", lora: {targets: ['*.q.weight']}}\n",
-     "run.yaml:2:45: train.lora: has no effect with rank 0; set train.lora.rank, such as 16"},
-    {MODEL "}\n" TRAIN ", lora: {rank: 8}}\n",
-     "run.yaml:2:39: train.lora.targets: names no matrix; want patterns such as "
-     "\"*.attn.q.weight\""},
-    {MODEL "}\n" TRAIN ", freeze: [a], lora: {rank: 8, targets: [b]}}\n",
-     "run.yaml:2:47: train.freeze: has no effect beside train.lora, which freezes all but its "
-     "adapters; leave it out"},
     {MODEL "}\n" TRAIN "}\nlayout: {bucket: 25 parsecs}\n",
      "run.yaml:3:18: layout.bucket: got '25 parsecs'; want a size like 25MiB in "
      "4KiB..16GiB"},

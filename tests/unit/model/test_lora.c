@@ -158,6 +158,20 @@ static void refuses(enum sn_family family, const char *target, const char *words
     tap_text(err.text, words, "and why");
 }
 
+static void keys_are_refused(const char *train, const char *words)
+{
+    char text[512];
+    struct sn_config c;
+    struct sn_err err = {0};
+    int len = snprintf(text, sizeof(text),
+                       "model: {preset: llama-tiny}\ndata: {train: x}\n"
+                       "train: {steps: 1, global_batch: 1, %s}\n",
+                       train);
+    tap_ok(sn_config_parse(&c, text, (size_t)len, "run.yaml", "templates", &err) == SN_EINPUT,
+           "'%s' is refused", train);
+    tap_text(err.text, words, "and why");
+}
+
 int main(void)
 {
     a_fused_product_has_an_adapter_for_each_matrix();
@@ -171,5 +185,16 @@ int main(void)
             "train.lora.targets: '*' matches embed.weight, and adapters of embeddings, heads, "
             "routers and experts are not built yet; want matrices of attention and dense "
             "feed-forward parts, such as *.attn.q.weight");
+    keys_are_refused("lora: {targets: ['*.q.weight']}",
+                     "run.yaml:3:42: train.lora: has no effect with rank 0; set train.lora.rank, "
+                     "such as 16");
+    keys_are_refused("lora: {rank: 8}",
+                     "run.yaml:3:36: train.lora.targets: names no matrix; want patterns such as "
+                     "\"*.attn.q.weight\"");
+    keys_are_refused("freeze: [a], lora: {rank: 8, targets: [b]}",
+                     "run.yaml:3:44: train.freeze: has no effect beside train.lora, which freezes "
+                     "all but its adapters; leave it out");
+    keys_are_refused("lora: {rank: 8, targets: [b], dropout: 0.1}",
+                     "run.yaml:3:75: train.lora.dropout: 0.1 is not built yet; use 0");
     return tap_done();
 }
