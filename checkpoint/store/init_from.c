@@ -58,13 +58,37 @@ static enum sn_status without(struct sn_state *out, const struct sn_state *s, st
 
 /* --- the field's ------------------------------------------------------------------------------ */
 
+/* Of another type: by way of some rows in fp32. */
+static enum sn_status read_narrow(const struct sn_safetensors *st, const struct sn_model_config *m,
+                                  const struct sn_state_tensor *t, struct sn_err *err)
+{
+    enum { ROOM = 1 << 20 }; /* values */
+    int64_t most = ROOM / t->n_cols > 0 ? ROOM / t->n_cols : 1;
+    float *room = sn_alloc_n((size_t)(most * t->n_cols), sizeof(*room));
+    enum sn_status status = SN_OK;
+    if (!room)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to read some rows of it", t->name);
+    for (int64_t r = 0; r < t->n_rows && status == SN_OK; r += most) {
+        struct sn_state_tensor band = *t;
+        band.row = t->row + r;
+        band.n_rows = t->n_rows - r < most ? t->n_rows - r : most;
+        band.ld = t->n_cols;
+        status = sn_hf_read_box(st, m, &band, room, err);
+        for (int64_t i = 0; i < band.n_rows && status == SN_OK; i++)
+            sn_state_put(t, r + i, 0, t->n_cols, room + i * t->n_cols);
+    }
+    sn_free(room);
+    return status;
+}
+
 static enum sn_status read_boxes(const struct sn_safetensors *st, const struct sn_model_config *m,
                                  struct sn_state *s, struct sn_err *err)
 {
     for (int i = 0; i < s->n_tensors; i++) {
         struct sn_state_tensor *t = &s->tensors[i];
         if (strcmp(t->group, "model") == 0 && t->n_rows > 0 && t->n_cols > 0)
-            SN_TRY(sn_hf_read_box(st, m, t, t->p, err));
+            SN_TRY(t->dtype == SN_F32 ? sn_hf_read_box(st, m, t, t->p, err)
+                                      : read_narrow(st, m, t, err));
         sn_progress_mark(s->progress);
     }
     return SN_OK;
@@ -92,6 +116,23 @@ static enum sn_status from_safetensors(const char *path, const struct sn_config 
 
 /* --- ours ------------------------------------------------------------------------------------ */
 
+/* Of those of a row that are no number the first; -1. */
+static int64_t nonfinite_in(const struct sn_state_tensor *t, int64_t r, double *value)
+{
+    enum { SOME = 1024 };
+    float x[SOME];
+    for (int64_t c = 0; c < t->n_cols; c += SOME) {
+        int64_t n = t->n_cols - c < SOME ? t->n_cols - c : SOME;
+        sn_state_get(t, r, c, n, x);
+        int64_t at = sn_find_nonfinite(x, n);
+        if (at >= 0) {
+            *value = (double)x[at];
+            return c + at;
+        }
+    }
+    return -1;
+}
+
 /* No run saves what is no number, but what was converted with fewer checks may hold it. */
 static enum sn_status check_numbers(const struct sn_state *s, const char *dir, struct sn_err *err)
 {
@@ -99,12 +140,13 @@ static enum sn_status check_numbers(const struct sn_state *s, const char *dir, s
         const struct sn_state_tensor *t = &s->tensors[i];
         bool is_read = strcmp(t->group, "model") == 0 && t->n_cols > 0;
         for (int64_t r = 0; is_read && r < t->n_rows; r++) {
-            int64_t at = sn_find_nonfinite(t->p + r * t->ld, t->n_cols);
+            double value = 0;
+            int64_t at = nonfinite_in(t, r, &value);
             if (at >= 0)
                 return sn_fail(err, SN_EINPUT,
                                "%s: tensor %s is %g at [%lld, %lld]; want weights that are all "
                                "numbers",
-                               dir, t->name, (double)t->p[r * t->ld + at], (long long)(t->row + r),
+                               dir, t->name, value, (long long)(t->row + r),
                                (long long)(t->col + at));
         }
     }

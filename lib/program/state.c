@@ -3,7 +3,7 @@
  * token batch, the scalars, staging of collectives.
  *
  * fp32: the weights are the master copy. bf16, fp16: the forward pass reads a copy in that type,
- * and the fp32 master is optimizer state. A frozen parameter has neither gradient nor moments; the
+ * and the fp32 master is optimizer state. A frozen parameter has no master, gradient or moments; the
  * bias of a router has counts in place of a gradient, and no moments. Where weights are gathered
  * with a codec that loses something, replicas compute with what it gives back, and the master is
  * apart in fp32 too; with error feedback a rank keeps what was lost of its gradients. ZeRO
@@ -35,7 +35,7 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     enum sn_dtype dtype = b->is_bias ? SN_F32 : j->dtype;
     b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", held(b, b->held.weights));
     b->master = b->weight;
-    if (dtype != SN_F32 || sn_bucket_coding(j, b))
+    if ((dtype != SN_F32 && b->trains) || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
     b->cache = b->cached ? add(p, b, i, SN_CLASS_CACHE, dtype, "gathered", b->n) : -1;
     b->grad = b->feedback = b->factors = -1;

@@ -42,8 +42,8 @@ struct sn_state_tensor {
     int64_t ld;             /* values from one row of the box to the next, at least n_cols */
     float *p;               /* borrowed; of another type, see below */
     bool owned;             /* this rank writes it; exactly one rank owns each element */
-    enum sn_dtype dtype;    /* of what p points to: fp32, of "replica" also bf16 or fp16. Files and
-                               snapshot shards have fp32 */
+    enum sn_dtype dtype;    /* of what p points to: fp32, of "replica" and of frozen weights also
+                               bf16 or fp16. Files and snapshot shards have fp32 */
     int folds;              /* of "feedback.R": how many holders there are; else 0 */
 };
 

@@ -163,7 +163,7 @@ enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j,
         int64_t at = p->tensor[t->tensor].row; /* at which the tensor begins in it */
         if (strcmp(t->group, sn_state_kind_name(j->config, SN_STATE_MODEL)) != 0)
             continue;
-        if (t->n_cols == t->cols) {
+        if (t->n_cols == t->cols && t->dtype == SN_F32) {
             sn_param_init(p, j->config->run.seed, at + t->row, t->n_rows, t->p);
             continue;
         }
@@ -172,8 +172,7 @@ enum sn_status sn_weights_init(const struct sn_state *s, const struct sn_job *j,
             return sn_fail(err, SN_ENOMEM, "%s: no memory for one row", t->name);
         for (int64_t r = 0; r < t->n_rows; r++) {
             sn_param_init(p, j->config->run.seed, at + t->row + r, 1, row);
-            for (int64_t c = 0; c < t->n_cols; c++)
-                t->p[r * t->ld + c] = row[t->col + c];
+            sn_state_put(t, r, 0, t->n_cols, row + t->col);
         }
         sn_free(row);
     }

@@ -152,6 +152,8 @@ static int64_t kept_by(const struct sn_job *j)
     return n;
 }
 
+enum { UNIT = 2 }; /* bytes of the smallest type */
+
 /* A rank's boxes are apart, as elements of tensors and in memory; without ZeRO they are all that
  * its parts hold. (With it, that all ranks together own everything says so.) */
 static bool each_is_held_once(const struct world *w, int r)
@@ -165,11 +167,13 @@ static bool each_is_held_once(const struct world *w, int r)
         const struct sn_job_box *b = &w->boxes[r][i];
         const struct sn_buffer *buf = &j->train.bufs[b->buf];
         int64_t end = b->at + (b->n_rows - 1) * b->ld + b->n_cols;
+        int64_t size = (int64_t)sn_dtype_size(buf->dtype);
         good = good && b->at >= 0 && end <= buf->rows * buf->cols && b->n_cols <= b->ld &&
                claim(w, b, claims);
         for (int64_t e = 0; good && e < size_of(b); e++) {
             int64_t at = b->at + e / b->n_cols * b->ld + e % b->n_cols;
-            good = memory[buf->offset / 4 + at]++ == 0;
+            for (int64_t u = 0; u < size; u += UNIT)
+                good = memory[(buf->offset + at * size + u) / UNIT]++ == 0 && good;
         }
         held += size_of(b);
     }
