@@ -13,7 +13,7 @@
 
 enum sn_convert_mode {
     SN_CONVERT_LAYOUT, /* a checkpoint of ours from one of ours, or (is_foreign) from safetensors */
-    SN_CONVERT_EXPORT, /* --to safetensors */
+    SN_CONVERT_EXPORT, /* --to safetensors, or (is_peft) --to peft */
     SN_CONVERT_INSPECT,
     SN_CONVERT_VERIFY,
     SN_CONVERT_DIFF
@@ -31,6 +31,7 @@ struct sn_convert_line {
     int upcycle, top_k; /* experts, 0: not; of a token */
     double noise;
     bool delink, fresh, json;
+    bool merge, is_peft;
 };
 
 /* Do it; every rank calls. *found: --verify found faults, or --diff differences. */

@@ -17,7 +17,7 @@
 
 static const char usage[] =
     "usage: sennit-convert SRC DST --layout LAYOUT.yaml [options]\n"
-    "       sennit-convert SRC DST --to safetensors [options]\n"
+    "       sennit-convert SRC DST --to safetensors | --to peft [options]\n"
     "       sennit-convert SRC DST --from safetensors [--layout LAYOUT.yaml] [options]\n"
     "       sennit-convert --inspect SRC | --verify SRC | --diff A B [options]\n"
     "\n"
@@ -25,6 +25,8 @@ static const char usage[] =
     "DST is the new checkpoint if it is named step-N, else the directory that will hold it.\n"
     "  --layout FILE        for the layout of this run file; without it, for one rank\n"
     "  --to safetensors     write weights and config.json as the field's tools read them\n"
+    "  --to peft            write the adapters of train.lora alone, as PEFT reads them\n"
+    "  --merge              put adapters into the weights that they adapt\n"
     "  --from safetensors   SRC is a directory of such files\n"
     "  --dtype TYPE         of the weights written: fp32, bf16, fp16 (default: as in SRC)\n"
     "  --grow Nx            every width times N, the model's function unchanged\n"
@@ -55,6 +57,7 @@ enum {
     GROW,
     NOISE,
     DELINK,
+    MERGE,
     UPCYCLE,
     TOP_K,
     SHARD_SIZE,
@@ -74,13 +77,6 @@ struct options {
     bool help, version;
     unsigned given; /* bit code - LAYOUT */
 };
-
-static enum sn_status want_safetensors(const char *option, struct sn_err *err)
-{
-    if (strcmp(optarg, "safetensors") == 0)
-        return SN_OK;
-    return sn_fail(err, SN_EINPUT, "%s: '%s' is no format; want safetensors", option, optarg);
-}
 
 static enum sn_status parse_dtype(int *out, struct sn_err *err)
 {
@@ -134,10 +130,16 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         return SN_OK;
     case TO:
         l->mode = SN_CONVERT_EXPORT;
-        return want_safetensors("--to", err);
+        l->is_peft = strcmp(optarg, "peft") == 0;
+        return l->is_peft || strcmp(optarg, "safetensors") == 0
+                   ? SN_OK
+                   : sn_fail(err, SN_EINPUT, "--to: '%s' is no format; want safetensors or peft",
+                             optarg);
     case FROM:
         l->is_foreign = true;
-        return want_safetensors("--from", err);
+        return strcmp(optarg, "safetensors") == 0
+                   ? SN_OK
+                   : sn_fail(err, SN_EINPUT, "--from: '%s' is no format; want safetensors", optarg);
     case DTYPE:
         return parse_dtype(&l->dtype, err);
     case GROW:
@@ -146,6 +148,9 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         return parse_noise(&l->noise, err);
     case DELINK:
         l->delink = true;
+        return SN_OK;
+    case MERGE:
+        l->merge = true;
         return SN_OK;
     case UPCYCLE:
         return parse_experts("--upcycle", 2, &l->upcycle, err);
@@ -194,11 +199,11 @@ static enum sn_status check_options(const struct options *o, const struct option
 {
     static const unsigned allowed[] = {
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
-                              BIT(DELINK) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) | BIT(FRESH) |
-                              BIT(JSON),
+                              BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) |
+                              BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) | BIT(NAMES) |
-                              BIT(MEMORY) | BIT(JSON),
+                              BIT(MERGE) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) |
+                              BIT(NAMES) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_DIFF] = BIT(DIFF) | BIT(MEMORY) | BIT(JSON)};
@@ -208,7 +213,7 @@ static enum sn_status check_options(const struct options *o, const struct option
                                        [SN_CONVERT_VERIFY] = "--verify",
                                        [SN_CONVERT_DIFF] = "--diff"};
     static const unsigned change =
-        BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) | BIT(UPCYCLE);
+        BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE);
     enum sn_convert_mode mode = o->line.mode;
     for (int i = 0; names[i].name; i++)
         if (o->given & ~allowed[mode] & BIT(names[i].val))
@@ -218,9 +223,15 @@ static enum sn_status check_options(const struct options *o, const struct option
         return sn_fail(
             err, SN_EINPUT,
             "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-            "--from, --dtype, --grow, --delink, --upcycle");
+            "--from, --dtype, --grow, --delink, --merge, --upcycle");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
+    static const unsigned of_weights =
+        BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES);
+    for (int i = 0; o->line.is_peft && names[i].name; i++)
+        if (o->given & of_weights & BIT(names[i].val))
+            return sn_fail(err, SN_EINPUT, "--%s does not go with --to peft; leave it out",
+                           names[i].name);
     if ((o->given & BIT(TOP_K)) && !(o->given & BIT(UPCYCLE)))
         return sn_fail(err, SN_EINPUT,
                        "--top-k is for --upcycle; name a number of experts such as --upcycle 8");
@@ -252,6 +263,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"grow", required_argument, NULL, GROW},
                                           {"noise", required_argument, NULL, NOISE},
                                           {"delink", no_argument, NULL, DELINK},
+                                          {"merge", no_argument, NULL, MERGE},
                                           {"upcycle", required_argument, NULL, UPCYCLE},
                                           {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},

@@ -6,6 +6,7 @@
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/convert/export.h"
 #include "checkpoint/convert/inspect.h"
+#include "checkpoint/convert/peft.h"
 #include "checkpoint/format/hdf5.h"
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/store/model_text.h"
@@ -38,7 +39,12 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
     SN_TRY(l->is_foreign ? open_foreign(&s, l->src, err)
                          : sn_source_open_checkpoint(&s, l->src, err));
     enum sn_status st = SN_OK;
-    if (l->delink || l->grow > 0 || l->upcycle > 0) { /* of another model's gradients */
+    if (l->merge) {
+        st = sn_source_merge(&changed, &s, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK &&
+        (l->delink || l->grow > 0 || l->upcycle > 0)) { /* of another model's gradients */
         st = sn_source_fold(&changed, &s, NULL, &dropped, err);
         s = st == SN_OK ? changed : s;
     }
@@ -205,6 +211,15 @@ static enum sn_status convert(const struct sn_convert_line *l, struct sn_source 
     return st;
 }
 
+/* The type of adapters is their own: weights may be of a smaller one. */
+static enum sn_status peft(const struct sn_convert_line *l, struct sn_source *s,
+                           const struct sn_model_config *m, struct sn_convert_report *r,
+                           struct sn_err *err)
+{
+    enum sn_dtype dtype = l->dtype < 0 ? SN_F32 : (enum sn_dtype)l->dtype;
+    return sn_peft_write(s, m, l->dst, dtype, r, err);
+}
+
 static enum sn_status export(const struct sn_convert_line *l, struct sn_source *s,
                              struct sn_comm *comm, struct sn_err *err) {
     struct sn_convert_report r = {0};
@@ -218,7 +233,14 @@ static enum sn_status export(const struct sn_convert_line *l, struct sn_source *
     enum sn_status st = c ? sn_model_text_parse(c, s->model_text, s->name, err)
                           : sn_fail(err, SN_ENOMEM, "%s: no memory to read its model", s->name);
     st = comm->ops->agree(comm, st, err);
-    if (st == SN_OK) st = sn_export_run(s, &c->model, &o, &r, err);
+    if (st == SN_OK && !l->is_peft && sn_source_has_adapters(s))
+        st = sn_fail(err, SN_EINPUT,
+                     "%s: has adapters; want --merge to put them into the weights, or --to peft to "
+                     "write them alone",
+                     s->name);
+    if (st == SN_OK && l->is_peft)
+        st = comm->ops->agree(comm, comm->rank == 0 ? peft(l, s, &c->model, &r, err) : SN_OK, err);
+    else if (st == SN_OK) st = sn_export_run(s, &c->model, &o, &r, err);
     if (st == SN_OK) report(l, l->dst, &r, comm);
     sn_free(c);
     return st;

@@ -233,6 +233,7 @@ static void compare_scalars(struct compare *c)
     add_number(c, "scale_age", a->scale_age, b->scale_age);
     add_number(c, "skipped", a->skipped, b->skipped);
     add_scalar(c, "loss_scale", (double)a->loss_scale, (double)b->loss_scale);
+    add_scalar(c, "adapter_scale", (double)a->adapter_scale, (double)b->adapter_scale);
     for (int i = 0; i < SN_NCODED; i++) {
         char name[48];
         (void)snprintf(name, sizeof(name), "codec_level of %s", sn_coded_name((enum sn_coded)i));

@@ -21,6 +21,8 @@ static void format_scalars(struct sn_str *out, const struct sn_state_scalars *s)
     for (int i = 0; sn_state_has_levels(s) && i < SN_NCODED; i++)
         sn_str_add(out, "%s%d%s", i ? ", " : ", \"codec_level\": [", (int)s->codec_level[i],
                    i + 1 < SN_NCODED ? "" : "]");
+    if (s->adapter_scale != 0)
+        sn_str_add(out, ", \"adapter_scale\": \"%a\"", (double)s->adapter_scale);
     sn_str_add(out, "},\n");
 }
 

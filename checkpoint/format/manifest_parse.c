@@ -115,6 +115,17 @@ static void parse_levels(struct reader *r, const json_t *o, struct sn_state_scal
                         r->file, (int)SN_NCODED, SN_CODEC_LEVELS - 1);
 }
 
+/* A float as text in hexadecimal. */
+static float parse_float(struct reader *r, const json_t *o, const char *key)
+{
+    const char *text = string(r, o, key);
+    char *end;
+    float x = strtof(text, &end);
+    if (r->st == SN_OK && (end == text || *end))
+        r->st = sn_fail(r->err, SN_EIO, "%s: '%s' is '%s', not a number", r->file, key, text);
+    return x;
+}
+
 static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
 {
     const json_t *o = member(r, of, "scalars");
@@ -124,11 +135,9 @@ static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
                                  .scale_age = whole(r, o, "scale_age"),
                                  .skipped = whole(r, o, "skipped")};
     parse_levels(r, o, &s);
-    const char *text = string(r, o, "loss_scale");
-    char *end;
-    s.loss_scale = strtof(text, &end);
-    if (r->st == SN_OK && (end == text || *end))
-        r->st = sn_fail(r->err, SN_EIO, "%s: 'loss_scale' is '%s', not a number", r->file, text);
+    s.loss_scale = parse_float(r, o, "loss_scale");
+    if (json_object_get(o, "adapter_scale"))
+        s.adapter_scale = parse_float(r, o, "adapter_scale");
     return s;
 }
 

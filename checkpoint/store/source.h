@@ -79,6 +79,11 @@ enum sn_status sn_source_upcycle(struct sn_source *out, struct sn_source *inner,
 struct sn_config;
 enum sn_status sn_source_fold(struct sn_source *out, struct sn_source *inner,
                               const struct sn_config *c, int *dropped, struct sn_err *err);
+/* Adapters (train.lora) in the weights that they adapt: W + scale B A, and none left, nor moments of
+ * them. A source without adapters is SN_EINPUT. Ownership as above. */
+enum sn_status sn_source_merge(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
+/* Has it any? */
+bool sn_source_has_adapters(const struct sn_source *s);
 /* HyperCloning (arXiv 2409.12903): every width times n, the function unchanged. Weights tile(W, n x
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'

@@ -59,6 +59,7 @@ struct sn_state_scalars {
     int64_t adam_count, scale_age, skipped;
     float loss_scale;
     int32_t codec_level[SN_NCODED]; /* kernels/scalars.h */
+    float adapter_scale; /* alpha / rank of the adapters (train.lora); 0: there are none */
 };
 
 struct sn_state {

@@ -37,6 +37,12 @@ static void state_to_scalars(struct sn_trainer *t)
     }
 }
 
+/* What adapters are multiplied by: who loads them must know. */
+static float adapter_scale(const struct sn_train_config *c)
+{
+    return c->lora.r > 0 ? (float)(c->lora.alpha / c->lora.r) : 0;
+}
+
 static float first_loss_scale(const struct sn_train_config *c)
 {
     if (c->precision != SN_F16)
@@ -48,7 +54,8 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
     const struct sn_config *c = t->env.config;
-    t->state.scalars = (struct sn_state_scalars){.loss_scale = first_loss_scale(&c->train)};
+    t->state.scalars = (struct sn_state_scalars){.loss_scale = first_loss_scale(&c->train),
+                                                 .adapter_scale = adapter_scale(&c->train)};
     sn_solo_begin(t->solo, "start: weights", false);
     SN_TRY(sn_solo_end(t->solo, sn_weights_init(&t->state, t->job, err), err));
     if (!c->train.init_from[0])
@@ -131,7 +138,14 @@ static enum sn_status load(struct sn_trainer *t, int64_t step, struct sn_err *er
 {
     const struct sn_saver *s = t->env.saver;
     sn_solo_begin(t->solo, "load: checkpoint", true);
-    SN_TRY(sn_solo_end(t->solo, s->load(s->self, step, &t->state, err), err));
+    enum sn_status st = s->load(s->self, step, &t->state, err);
+    float want = adapter_scale(&t->env.config->train), has = t->state.scalars.adapter_scale;
+    if (st == SN_OK && has != want)
+        st = sn_fail(err, SN_EINPUT,
+                     "checkpoint of step %lld: its adapters were trained with alpha / rank %g, but "
+                     "train.lora has %g; want the same, or another checkpoint.dir",
+                     (long long)step, (double)has, (double)want);
+    SN_TRY(sn_solo_end(t->solo, st, err));
     if (t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld", (long long)step);
     return SN_OK;

@@ -1,0 +1,96 @@
+#!/bin/sh
+# docs/FINETUNE.md, command by command, on a model of two layers: adapters trained, merged and given
+# back compute what was trained; all weights, too.
+set -u
+. tests/lib/tap.sh
+. tests/lib/metrics.sh
+here=$(pwd)
+case $BUILD in
+/*) bin=$BUILD/bin ;;
+*) bin=$here/$BUILD/bin ;;
+esac
+tokenizer=$here/tests/unit/fixtures/token/llama3.json
+cd "$tmp" || exit 1
+
+printf 'x' >probe.txt
+run "$bin/sennit-data" tokenize probe.txt --tokenizer "$tokenizer" --out probe
+case $err in
+*"this build has no"*)
+    skip "docs/FINETUNE.md" "${err##*: }"
+    tap_done
+    exit
+    ;;
+esac
+
+# What stands in for a model of the Hub: a small one, a little trained.
+cp "$here/docs/STYLE.md" my.txt
+cp "$here/docs/BITS.md" held.txt
+"$bin/sennit-data" tokenize my.txt --tokenizer "$tokenizer" --out first --documents paragraphs >first.out
+cat >base.yaml <<YAML
+run: {name: base, output: base, seed: 5, threads: 1}
+model: {family: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, vocab: 512, seq: 32}
+data: {train: first/tokens}
+train: {steps: 30, global_batch: 8, optimizer: {lr: 3.0e-3}}
+layout: {micro_batch: 8}
+checkpoint: {dir: ckpt, every: 30}
+YAML
+run "$bin/sennit-train" base.yaml
+is "a model to begin with" "$rc" 0
+mkdir hub
+run "$bin/sennit-convert" base/ckpt hub/base --to safetensors
+cp "$tokenizer" hub/base/tokenizer.json
+
+# The page: blocks of YAML are files, indented lines of commands are run in their order.
+awk '/^```yaml/ { getline name; sub(/^# /, "", name); inside = 1; next }
+     /^```/ { inside = 0 }
+     inside { print > name }
+     /^    (sennit-|cp )/ { sub(/ +#.*/, ""); print > "commands" }' "$here/docs/FINETUNE.md"
+for f in lora.yaml tune.yaml; do
+    sed -e 's/steps: 200/steps: 40/' -e 's/warmup: 20/warmup: 4/' -e 's/: 100$/: 20/' -e 's/every: 100}/every: 20}/' "$f" >"$f.small"
+    mv "$f.small" "$f"
+done
+while read -r line; do
+    # shellcheck disable=SC2086 # words of a command
+    case $line in
+    sennit-*) run "$bin/"$line ;;
+    *) run $line ;;
+    esac
+    is "$line" "$rc" 0
+    [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 3)"
+    case $line in
+    sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
+    esac
+done <commands
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 11
+is "files of the page" "$(ls lora.yaml tune.yaml | wc -l | tr -d ' ')" 2
+
+metric loss runs/lora/metrics.jsonl >losses
+metric val_loss runs/lora/metrics.jsonl >losses
+ok "adapters learn" awk 'NR == 1 { first = $1 } END { exit !(NR == 2 && $1 < first) }' losses
+like "the adapters' settings" "$(cat hub/adapter/adapter_config.json)" '"lora_alpha": 32,'
+like "and where they are" "$(cat hub/adapter/adapter_config.json)" '"q_proj"'
+like "PEFT's names" "$(head -c 4000 hub/adapter/adapter_model.safetensors | tr -d '\0')" \
+    'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight'
+
+# Merged in full, the model is the one that was trained.
+run "$bin/sennit-convert" runs/lora/ckpt hub/whole --to safetensors --merge
+is "merged in fp32" "$rc" 0
+sed -e 's#runs/lora#runs/again#' -e '/lora:/d' -e 's#hub/base$#hub/whole#' -e 's/steps: 40/steps: 1/' -e 's/warmup: 4/warmup: 1/' \
+    -e 's/lr: 1.0e-3/lr: 0/' -e 's/min_lr: 1.0e-4/min_lr: 0/' -e 's/: 20$/: 1/' lora.yaml >again.yaml
+run "$bin/sennit-train" again.yaml
+is "trains on from the merged weights" "$rc" 0
+was=$(metric val_loss runs/lora/metrics.jsonl | tail -n 1)
+ok "the merged model's validation loss is the adapted one's" awk -v a="$was" -v b="$(metric val_loss runs/again/metrics.jsonl | tail -n 1)" \
+    'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }'
+
+run "$bin/sennit-convert" runs/lora/ckpt hub/none --to safetensors
+is "weights alone would lose the adapters" "$rc" 2
+like "and says what to do" "$err" 'has adapters; want --merge to put them into the weights, or --to peft to write them alone$'
+run "$bin/sennit-convert" runs/tune/ckpt hub/none --to peft
+like "no adapters, no form of them" "$err" 'has no adapters to write; want a run with train.lora$'
+run "$bin/sennit-convert" runs/tune/ckpt hub/none --to safetensors --merge
+like "nor anything to merge" "$err" 'has no adapters to merge; leave --merge out$'
+sed 's/alpha: 32/alpha: 64/' lora.yaml >other.yaml
+run "$bin/sennit-train" other.yaml
+like "another alpha does not go on" "$err" 'its adapters were trained with alpha / rank 2, but train.lora has 4'
+tap_done
