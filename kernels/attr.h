@@ -24,12 +24,15 @@ struct sn_gemm_attr {
     enum sn_epilogue epilogue;
 };
 
-/* ROPE, ATTENTION, ATTENTION_DX */
+/* ROPE, HEAD_NORM and its gradients, ATTENTION, ATTENTION_DX */
 struct sn_attention_attr {
     int32_t heads, kv_heads, head_dim;
-    int32_t rotary_dim;          /* ROPE */
-    float theta;                 /* ROPE: base of the frequencies */
-    float scale;                 /* of the scores */
+    int32_t rotary_dim; /* ROPE */
+    float theta;        /* ROPE: base of the frequencies */
+    float amplitude;    /* ROPE: of sines and cosines; 0: 1 */
+    const double
+        *frequencies; /* ROPE: of each pair, in place of those of theta; on the host; or NULL */
+    float scale;      /* of the scores */
     enum sn_library_use library; /* whether a library may compute it */
     int32_t head0;               /* the first query head here */
     int32_t window; /* keys that a query sees at most, its own the last of them; 0: no bound */
@@ -74,6 +77,7 @@ struct sn_experts_attr {
     float aux_loss, z_loss; /* ROUTE_DX */
     bool sparsemixer;       /* ROUTE, ROUTE_DX */
     bool dense;             /* ROUTE and its kin, MOE_PERMUTE */
+    bool of_all;            /* ROUTE, ROUTE_DX: weights are probabilities among all experts */
     float range;            /* of a sparsemixer */
     float rate;             /* ROUTER_BIAS */
     int32_t

@@ -64,6 +64,12 @@
  * NORM_DX_PART  0 dy[T,D], 1 x[T,D], 2 w, 3 stats[T,K]    0 part[T,K] f32             -
  *               K = 1: mean_j(w_j dy_j x_j); K = 2: (mean_j(w_j dy_j), mean_j(w_j dy_j h_j)), where
  *               h = (x - mean) scale
+ * HEAD_NORM     0 x[T,C], 1 w[1,2d]                       0 y[T,C], 1 stats[T,H+G] f32 -
+ *               RMS norms of heads, each by itself: the first H = attr.attention.heads blocks of
+ *               head_dim = d columns with weights 0 .. d - 1, the G = kv_heads behind them with the
+ *               others; further columns are copied. stats = 1/sqrt(mean(x^2) + eps) of each block
+ * HEAD_NORM_DX  0 dy, 1 x, 2 w, 3 stats                   0 dx, 1+ dw[1,2d] f32?      0: in 0
+ * HEAD_NORM_DW  0 dy, 1 x, 2 stats                        0+ dw[1,2d] f32             -
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?,   0+ C[M,N], 1+ by epilogue?  0: in 3
  *               4 by epilogue?
  *               C = op(A) op(B) (+ bias to every row) (+ addend); op transposes when trans_a /
@@ -83,8 +89,8 @@
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
  *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
- *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim);
- *               `inverse` turns back (the gradient). Other columns are copied
+ *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim), or
+ *               frequencies[i], times amplitude; `inverse` turns back (the gradient). Others are copied
  * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d],       0+ o[T,H*d], 1+ lse[T,H] f32 -
  *               3 starts[N S,1] i32?
  *               within each sample, over the keys that the query sees (kernels/mask.h); scores s are times
@@ -133,7 +139,7 @@
  *                                                         2 counts[1,E] f32, 3 p[T,k] f32? -
  *               choice: the experts of the k largest logits (with a bias: of softmax_e + bias_e, the
  *               softmax over all E), largest first, of equal ones the lower number; w: the softmax
- *               of their logits among themselves; counts[e]: how often e is in choice.
+ *               of their logits among themselves, with of_all among all E; counts[e]: how often e is in choice.
  *               sparsemixer (mixer.h; no bias): each choice in turn is of the softmax of what is near
  *               the largest logit that is left, the largest or, where it draws, drawn; p: its
  *               probability, w: p, of some that are drawn a third of it
@@ -250,7 +256,8 @@
     X(ZERO, zero) X(COPY, copy) X(EMBED, embed) X(EMBED_GRAD, embed_grad) X(POS_GRAD, pos_grad)    \
     X(LAYERNORM, layernorm) X(LAYERNORM_DX, layernorm_dx) X(LAYERNORM_DW, layernorm_dw)            \
     X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx) X(RMSNORM_DW, rmsnorm_dw)                       \
-    X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(GEMM, gemm)                            \
+    X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(HEAD_NORM, head_norm)                  \
+    X(HEAD_NORM_DX, head_norm_dx) X(HEAD_NORM_DW, head_norm_dw) X(GEMM, gemm)                      \
     X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
     X(SCALE, scale) X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
@@ -274,7 +281,7 @@ enum { SN_COPY_X, SN_COPY_Y = 0 };
 enum { SN_EMBED_IDS, SN_EMBED_W, SN_EMBED_P, SN_EMBED_Y = 0 };
 enum { SN_EMBED_GRAD_IDS, SN_EMBED_GRAD_DY, SN_EMBED_GRAD_DW = 0 };
 enum { SN_POS_GRAD_DY, SN_POS_GRAD_DP = 0 };
-/* LAYERNORM and RMSNORM */
+/* LAYERNORM, RMSNORM and HEAD_NORM */
 enum {
     SN_NORM_X, SN_NORM_W, SN_NORM_B, SN_NORM_ADDEND, SN_NORM_PARTS,
     SN_NORM_Y = 0, SN_NORM_STATS, SN_NORM_SUM

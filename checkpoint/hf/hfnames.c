@@ -80,6 +80,33 @@ static const struct sn_hf_rule qwen2_biases[] = {
     {0}
 };
 
+static const struct sn_hf_rule qwen3_norms[] = {
+    {"layers.#.attn.q_norm.weight", "layers.#.self_attn.q_norm.weight",       SN_HF_SAME, 0},
+    {"layers.#.attn.k_norm.weight", "layers.#.self_attn.k_norm.weight",       SN_HF_SAME, 0},
+    {0}
+};
+
+static const struct sn_hf_rule qwen3_moe_ffn[] = {
+    {"layers.#.ffn.router.weight",         "layers.#.mlp.gate.weight",                SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.mlp.experts.#.gate_proj.weight", SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.mlp.experts.#.up_proj.weight",   SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.mlp.experts.#.down_proj.weight", SN_HF_SAME, 0},
+    {0}
+};
+
+/* Beside the attention of llama and the biases of qwen2. */
+static const struct sn_hf_rule starcoder2[] = {
+    {"layers.#.attn_norm.bias",   "layers.#.input_layernorm.bias",            SN_HF_SAME, 0},
+    {"layers.#.attn.o.bias",      "layers.#.self_attn.o_proj.bias",           SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.bias",    "layers.#.post_attention_layernorm.bias",   SN_HF_SAME, 0},
+    {"layers.#.ffn.up.weight",    "layers.#.mlp.c_fc.weight",                 SN_HF_SAME, 0},
+    {"layers.#.ffn.up.bias",      "layers.#.mlp.c_fc.bias",                   SN_HF_SAME, 0},
+    {"layers.#.ffn.down.weight",  "layers.#.mlp.c_proj.weight",               SN_HF_SAME, 0},
+    {"layers.#.ffn.down.bias",    "layers.#.mlp.c_proj.bias",                 SN_HF_SAME, 0},
+    {"final_norm.bias",           "norm.bias",                                SN_HF_SAME, 0},
+    {0}
+};
+
 /* ... and what is behind the blocks. */
 static const struct sn_hf_rule llama_end[] = {
     {"final_norm.weight",         "norm.weight",                              SN_HF_SAME, 0},
@@ -123,6 +150,9 @@ static const struct family {
     [SN_LLAMA]    = {"model.",       {llama_attention, llama_ffn, llama_end}, {0}},
     [SN_MIXTRAL]  = {"model.",       {llama_attention, mixtral_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
+    [SN_QWEN3]    = {"model.",       {llama_attention, qwen3_norms, llama_ffn, llama_end}, {0}},
+    [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen3_norms, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_STARCODER2] = {"model.",     {llama_attention, qwen2_biases, starcoder2, llama_end}, {0}},
 };
 _Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");
 /* clang-format on */

@@ -7,15 +7,17 @@
 
 static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
 static const char value[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-._";
+static const char list[] = "[]0123456789+-.e, ";
+static const char *const sections[] = {"  experts:", "  rope_scaling:"};
 static const char *const includes[] = {"preset", "file", "config"}; /* of lib/config/keys.c */
 
-/* "  key: value" with a key that reads no other file; the one section inside the model's is that of
- * experts, whose keys stand further in. */
+/* "  key: value" with a key that reads no other file, or of a section inside the model's, whose keys stand
+ * further in; a value is a word, or a list of numbers. */
 static bool is_plain(const char *line, size_t len)
 {
-    static const char section[] = "  experts:";
-    if (len == sizeof(section) - 1 && strncmp(line, section, len) == 0)
-        return true;
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
+        if (strlen(sections[i]) == len && strncmp(line, sections[i], len) == 0)
+            return true;
     if (len > 4 && strncmp(line, "    ", 4) == 0) {
         line += 2;
         len -= 2;
@@ -28,7 +30,8 @@ static bool is_plain(const char *line, size_t len)
     for (size_t i = 0; i < sizeof(includes) / sizeof(includes[0]); i++)
         if (strlen(includes[i]) == key && strncmp(line + 2, includes[i], key) == 0)
             return false;
-    return 4 + key + strspn(line + 4 + key, value) == len;
+    const char *says = line + 4 + key;
+    return 4 + key + strspn(says, *says == '[' ? list : value) == len;
 }
 
 static enum sn_status check_lines(const char *text, const char *where, struct sn_err *err)

@@ -2,7 +2,7 @@
  * rope.c - ROPE: rotary positions, in the half-split convention of Hugging Face models.
  *
  *   (y_i, y_{i+h}) = (x_i cos t - x_{i+h} sin t, x_{i+h} cos t + x_i sin t),
- *   t = +-(position of r) w_i,  w_i = theta^(-2i/rotary_dim),  h = rotary_dim/2
+ *   t = +-(position of r) w_i,  w_i = theta^(-2i/rotary_dim) or given,  h = rotary_dim/2
  *
  * Angles of a position p come from two small tables in double, of e^{i j w} for j < FINE and of
  * e^{i FINE j w}, filled by squaring and multiplying from e^{i w} alone:
@@ -56,7 +56,9 @@ static struct angles fill_tables(const struct sn_args *a)
     int64_t half = a->attr.attention.rotary_dim / 2, n_coarse = a->attr.position.seq / FINE + 1;
     double *fine = a->scratch, *coarse = fine + 2 * half * (FINE + 1);
     for (int64_t i = 0; i < half; i++) {
-        double w = pow((double)a->attr.attention.theta, -(double)i / (double)half);
+        const double *given = a->attr.attention.frequencies;
+        double w =
+            given ? given[i] : pow((double)a->attr.attention.theta, -(double)i / (double)half);
         fine[2 * half + i] = cos(w);
         fine[3 * half + i] = a->attr.inverse ? -sin(w) : sin(w);
     }
@@ -64,6 +66,8 @@ static struct angles fill_tables(const struct sn_args *a)
     if (n_coarse > 1)
         memcpy(coarse + 2 * half, fine + 2 * half * FINE, (size_t)(2 * half) * sizeof(double));
     fill_powers(coarse, n_coarse, half);
+    for (int64_t i = 0; a->attr.attention.amplitude > 0 && i < 2 * half * (FINE + 1); i++)
+        fine[i] *= (double)a->attr.attention.amplitude;
     return (struct angles){fine, coarse, half};
 }
 

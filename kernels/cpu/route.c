@@ -5,6 +5,7 @@
  *   chosen: the k largest logits; with a bias those of p + bias (Wang et al., "Auxiliary-Loss-Free
  *   Load Balancing", arXiv 2408.15664, equation 3), which w does not see
  *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
+ *   of_all   w_j = p_j                 dlogit_e = p_e (dw_e - sum_j p_j dw_j), dw 0 of others
  *   of a sparsemixer: kernels/mixer.h
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
  *   dense    w = p of all E            dlogit_e = p_e (dw_e - sum_i p_i dw_i), and of
@@ -153,12 +154,15 @@ static void route_row(const struct sn_args *a, int64_t r)
     double sum = 0;
     for (int64_t j = 0; j < k; j++)
         choice[j] = best(score, a->in[SN_ROUTE_LOGITS].cols, choice, j);
+    double lse = a->attr.experts.of_all ? row_of(x, a->in[SN_ROUTE_LOGITS].cols).lse : 0;
+    for (int64_t j = 0; j < k && a->attr.experts.of_all; j++)
+        w[j] = (float)exp((double)x[choice[j]] - lse);
     float max = largest(x, choice, k);
-    for (int64_t j = 0; j < k; j++) {
+    for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++) {
         w[j] = sn_expf(x[choice[j]] - max);
         sum += (double)w[j];
     }
-    for (int64_t j = 0; j < k; j++)
+    for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++)
         w[j] = (float)((double)w[j] / sum);
 }
 
@@ -286,6 +290,21 @@ static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
         d[choice[j]] = (float)((double)sn_expf(x[choice[j]] - max) / sum * ((double)dw[j] - mean));
 }
 
+/* Of weights that are probabilities among all experts. */
+static void part_gradient(const struct sn_args *a, int64_t r, float *d)
+{
+    const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r), *x = floats(&a->in[SN_ROUTE_DX_LOGITS], r);
+    const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
+    int64_t k = a->in[SN_ROUTE_DX_DW].cols, n = a->in[SN_ROUTE_DX_LOGITS].cols;
+    double lse = row_of(x, n).lse, mean = 0;
+    for (int64_t j = 0; j < k; j++)
+        mean += exp((double)x[choice[j]] - lse) * (double)dw[j];
+    for (int64_t e = 0; e < n; e++)
+        d[e] = (float)(-exp((double)x[e] - lse) * mean);
+    for (int64_t j = 0; j < k; j++)
+        d[choice[j]] = (float)(exp((double)x[choice[j]] - lse) * ((double)dw[j] - mean));
+}
+
 /* Of the weights, all of which are probabilities, and of the information. */
 static void dense_gradient(const struct sn_args *a, int64_t r, float *d)
 {
@@ -332,6 +351,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
         d[e] = 0;
     (a->attr.experts.dense         ? dense_gradient
      : a->attr.experts.sparsemixer ? mixer_gradient
+     : a->attr.experts.of_all      ? part_gradient
                                    : weights_gradient)(a, r, d);
     if (a->in[SN_ROUTE_DX_COUNTS].p)
         loss_gradient(a, r, d);

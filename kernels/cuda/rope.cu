@@ -9,19 +9,30 @@
 #include "kernels/cuda/ops.cuh"
 #include "kernels/position.h"
 
+/* Frequencies that are given lie on the host: they travel with the launch. */
+enum { GIVEN = 128 };
+struct given {
+    double w[GIVEN];
+    bool is_there;
+};
+
 /* [entry][2][half]: cosines, then sines. */
-static __global__ void __launch_bounds__(SN_BLOCK) fill(const struct sn_args a, double *table)
+static __global__ void __launch_bounds__(SN_BLOCK)
+    fill(const struct sn_args a, const struct given f, double *table)
 {
+    double scale = a.attr.attention.amplitude > 0 ? (double)a.attr.attention.amplitude : 1.0;
     int64_t half = a.attr.attention.rotary_dim / 2, entries = sn_rope_entries(a.attr.position.seq);
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; n < entries * half;
          n += step) {
         int64_t entry = n / half, i = n % half;
         double j = (double)(entry < SN_ROPE_FINE ? entry : (entry - SN_ROPE_FINE) * SN_ROPE_FINE);
-        double w = pow((double)a.attr.attention.theta, -(double)i / (double)half);
+        double w =
+            f.is_there ? f.w[i] : pow((double)a.attr.attention.theta, -(double)i / (double)half);
+        double of = entry < SN_ROPE_FINE ? scale : 1.0;
         double *to = table + entry * 2 * half + i;
-        to[0] = cos(j * w);
-        to[half] = a.attr.inverse ? -sin(j * w) : sin(j * w);
+        to[0] = of * cos(j * w);
+        to[half] = of * (a.attr.inverse ? -sin(j * w) : sin(j * w));
     }
 }
 
@@ -79,6 +90,15 @@ struct rest : sn_all_rows {
     }
 };
 
+static struct given given_of(const struct sn_attention_attr *at)
+{
+    struct given f = {};
+    f.is_there = at->frequencies != NULL;
+    for (int i = 0; f.is_there && i < at->rotary_dim / 2 && i < GIVEN; i++)
+        f.w[i] = at->frequencies[i];
+    return f;
+}
+
 SN_CUDA_OP(rope)
 {
     const struct sn_mat *m[] = {&a->in[SN_ROPE_X], &a->out[SN_ROPE_Y]}, *x = &a->in[SN_ROPE_X];
@@ -91,7 +111,7 @@ SN_CUDA_OP(rope)
         return 0;
     if (half > 0 && a->attr.attention.heads > 0) {
         rc = sn_launch(cx, fill, sn_shape_line(sn_rope_entries(a->attr.position.seq) * half), *a,
-                       table);
+                       given_of(&a->attr.attention), table);
         if (rc == 0)
             SN_BY_TYPE(how, struct sn_shape g =
                                 sn_shape_rope(x->rows, half / A::N, a->attr.attention.heads);

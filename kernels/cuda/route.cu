@@ -34,6 +34,8 @@ static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
         double sum = 0;
         for (int64_t j = 0; j < k; j++)
             sum += (double)expf(row[choice[j]] - max);
+        if (a.attr.experts.of_all)
+            sum = exp(sn_lse_of(row, x.cols, lane) - (double)max);
         for (int64_t j = lane; j < k; j += SN_WARP)
             w[j] = (float)((double)expf(row[choice[j]] - max) / sum);
     }

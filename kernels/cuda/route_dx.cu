@@ -121,10 +121,14 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
             t = loss_terms_of(a, x, lane);
         for (int64_t j = 0; j < k; j++)
             sum += (double)expf(x[choice[j]] - max);
+        if (a.attr.experts.of_all)
+            sum = exp(sn_lse_of(x, dx.cols, lane) - (double)max);
         for (int64_t j = 0; j < k; j++)
             mean += (double)expf(x[choice[j]] - max) / sum * (double)dw[j];
         for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
             float d[1] = {0};
+            if (a.attr.experts.of_all)
+                d[0] = (float)(-(double)expf(x[e] - max) / sum * mean);
             for (int64_t j = 0; j < k; j++)
                 if (choice[j] == e)
                     d[0] = (float)((double)expf(x[e] - max) / sum * ((double)dw[j] - mean));

@@ -85,6 +85,11 @@ size_t sn_cuda_scratch(enum sn_op_kind kind, const struct sn_args *a, int thread
         return at_once ? 0 : sn_sum_scratch(a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, 2);
     case SN_OP_RMSNORM_DW:
         return at_once ? 0 : sn_sum_scratch(a->in[SN_NORM_DW_X].rows, a->in[SN_NORM_DW_X].cols, 1);
+    case SN_OP_HEAD_NORM_DX:
+    case SN_OP_HEAD_NORM_DW:
+        return at_once ? 0
+                       : sn_sum_scratch(a->in[SN_NORM_DW_X].rows * a->attr.attention.heads,
+                                        2 * (int64_t)a->attr.attention.head_dim, 1);
     case SN_OP_ROPE:
         return (size_t)(sn_rope_entries(a->attr.position.seq) * a->attr.attention.rotary_dim) *
                sizeof(double);

@@ -16,6 +16,7 @@
 #include "lib/base/str.h"
 #include "lib/config/family.h"
 #include "lib/config/lr_schedule.h"
+#include "lib/config/model_config.h"
 #include "lib/config/optimizer.h"
 #include "lib/config/pipeline_schedule.h"
 #include "lib/config/zero_stage.h"
@@ -30,12 +31,6 @@ enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of thi
 enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_bits { SN_BITS_LAYOUT, SN_BITS_ALL };
-enum sn_router {
-    SN_ROUTER_SOFTMAX,
-    SN_ROUTER_SPARSEMIXER,
-    SN_ROUTER_DENSE /* in training; otherwise softmax */
-};
-enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_overlap { SN_OVERLAP_NONE, SN_OVERLAP_AUTO };
@@ -77,36 +72,6 @@ struct sn_run_config {
     int hang_timeout; /* seconds; 0: never */
     bool monitor;     /* lib/monitor */
     int fingerprints; /* lib/replay: those of every so many steps; 0: none */
-};
-
-struct sn_experts_config {  /* of a layer that has experts */
-    int count, top_k;       /* count 0: none */
-    int shared;             /* experts that every token visits beside its own */
-    int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
-    double capacity_factor; /* 0: dropless */
-    double aux_loss, z_loss;
-    enum sn_router_bias bias; /* of the choice alone, moved by counts */
-    double bias_rate;
-    double jitter; /* of routers' inputs in training: factors 1 - jitter .. 1 + jitter */
-    enum sn_router router;
-    double mixer_range; /* of a sparsemixer: how near the largest logit what may be drawn is */
-};
-
-struct sn_model_config {
-    enum sn_family family;
-    int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
-    enum sn_activation activation;
-    bool tied_embeddings;
-    double rope_theta;
-    double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */
-    int sliding_window;     /* tokens that a token attends to, itself included; 0: all before it */
-    int window_from;        /* layers before this one have no window */
-    int global_every;       /* nor have layers n - 1, 2 n - 1, ...; 0: all others have it */
-    double score_cap;       /* cap tanh(score / cap); 0: none */
-    bool parallel_residual; /* attention and ffn read the same input */
-    double norm_eps, init_std, dropout;
-    int share_layers;
-    struct sn_experts_config experts;
 };
 
 struct sn_data_config {
@@ -387,23 +352,6 @@ struct sn_model_difference {
  * models differs; -1: none. */
 int sn_model_differs(struct sn_model_difference *out, int from, const struct sn_model_config *ours,
                      const struct sn_model_config *theirs);
-/* Features of a head that the rotary embedding turns. */
-static inline int sn_model_rotated(const struct sn_model_config *m)
-{
-    return (int)(m->rotary_pct * (m->hidden / m->heads) + 1e-9); /* 0.58 of 100 is 57.99999... */
-}
-/* Tokens that a token attends to in a layer, itself included; 0: all before it. */
-static inline int sn_layer_window(const struct sn_model_config *m, int layer)
-{
-    bool global =
-        layer < m->window_from || (m->global_every > 0 && (layer + 1) % m->global_every == 0);
-    return global || m->sliding_window >= m->seq ? 0 : m->sliding_window;
-}
-/* Has a layer a window, or scores a cap? */
-static inline bool sn_model_has_mask(const struct sn_model_config *m)
-{
-    return m->score_cap > 0 || (m->sliding_window > 0 && m->sliding_window < m->seq);
-}
 /* The layout section alone, resolved: what a checkpoint carries for people, and what sennit-convert
  * is given. */
 void sn_config_format_layout(struct sn_str *out, const struct sn_config *c);

@@ -4,7 +4,7 @@
  * A family is a block with choices made: which norm, which linear maps have biases, how the
  * feed-forward part is activated, how positions enter. Who builds, counts or checks a model reads
  * the traits and never asks which family it is (tools/lint families). What a family is called in
- * Hugging Face's files is in lib/config/hfkeys.c (keys) and checkpoint/hf/hfnames.c (tensors).
+ * Hugging Face's files is in lib/config/hfkeys_table.c (keys) and checkpoint/hf/hfnames.c (tensors).
  */
 #ifndef SN_FAMILY_H
 #define SN_FAMILY_H
@@ -30,7 +30,8 @@ struct sn_traits {
     enum sn_activation activation;
     bool gated; /* the feed-forward part is down(activation(gate x) * up x) */
     enum sn_positions positions;
-    double rotary_pct;      /* the default; 0 with learned positions */
+    double rotary_pct; /* the default; 0 with learned positions */
+    bool head_norms;   /* RMS norms of q and of k, each head by itself, before they are rotated */
     bool tied_embeddings;   /* the default */
     bool grouped_heads;     /* model.kv_heads may be fewer than model.heads */
     bool parallel_residual; /* the default; where it is false, true is refused */
@@ -60,7 +61,18 @@ struct sn_traits {
     /* Yang et al. 2024 (arXiv 2407.10671, 2.2); Qwen2.5 is the same */                            \
     ROW(SN_QWEN2, "qwen2",                                                                         \
         .norm = SN_RMSNORM, .biases = SN_LINEAR_QKV, .activation = SN_SILU, .gated = true,         \
-        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Yang et al. 2025 (arXiv 2505.09388, 2) */                                                   \
+    ROW(SN_QWEN3, "qwen3",                                                                         \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    ROW(SN_QWEN3_MOE, "qwen3-moe",                                                                 \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
+        .experts = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)           \
+    /* Lozhkov et al. 2024 (arXiv 2402.19173, 5) */                                                \
+    ROW(SN_STARCODER2, "starcoder2",                                                               \
+        .norm = SN_LAYERNORM, .biases = SN_LINEAR_ALL, .activation = SN_GELU_TANH, .ffn = 4,       \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true, .tied_embeddings = true)
 /* clang-format on */
 
 #define SN_FAMILY_ID(id, ...) id,
@@ -75,7 +87,7 @@ const struct sn_traits *sn_family_traits(enum sn_family f);
  * has them. */
 bool sn_family_with_experts(enum sn_family f, enum sn_family *out);
 /* Those for which `has` is true: "gpt2, llama or mixtral"; returns buf. */
-enum { SN_FAMILIES_SIZE = 128 };
+enum { SN_FAMILIES_SIZE = 256 };
 const char *sn_families_that(char buf[SN_FAMILIES_SIZE], bool (*has)(enum sn_family f));
 
 #endif

@@ -123,8 +123,24 @@ static bool is_kept(const struct sn_key *section)
     return false;
 }
 
+/* Has it its default, or nothing yet? A section: have all of its keys? */
+static bool is_usual(const struct sn_key *k, const struct sn_config *c)
+{
+    union sn_scratch usual;
+    char have[SN_VALUE_SIZE], want[SN_VALUE_SIZE];
+    const char *word;
+    for (int i = 0; k->type == SN_KEY_MAP && i < sn_n_keys; i++)
+        if (sn_key_in(&sn_keys[i], k->name, &word) && !is_usual(&sn_keys[i], c))
+            return false;
+    if (k->type == SN_KEY_MAP || (k->type == SN_KEY_FLOAT && *(double *)sn_key_get(k, c) == 0))
+        return true;
+    return sn_key_parse_default(k, &usual) == SN_OK &&
+           strcmp(sn_key_format(k, sn_key_get(k, c), have), sn_key_format(k, &usual, want)) == 0;
+}
+
 /* A dense model says nothing of experts, and one without shared experts, noise, a bias or another
  * router than softmax nothing of those: its text and its hash are what they always were. */
+
 bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
 {
     const struct sn_experts_config *x = &c->model.experts;
@@ -147,6 +163,8 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
     if (strcmp(k->name, "model.global_every") == 0 && c->model.global_every == 0)
         return false;
     if (strcmp(k->name, "model.score_cap") == 0 && c->model.score_cap == 0)
+        return false;
+    if (k->is_quiet && is_usual(k, c))
         return false;
     if (sn_optimizer_ignores(c->train.optimizer.kind, k->name))
         return false;

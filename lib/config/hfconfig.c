@@ -53,6 +53,7 @@ static void value_text(const json_t *v, char buf[TEXT_MAX])
                        : json_is_false(v)                              ? "false"
                        : json_is_object(v) && json_object_size(v) == 0 ? "{}"
                        : json_is_object(v)                             ? "this object"
+                       : json_is_array(v) && json_array_size(v) == 0   ? "[]"
                        : json_is_array(v)                              ? "this list"
                                                                        : "this text";
     if (json_is_integer(v))
@@ -305,6 +306,23 @@ static enum sn_status check_repeat(const struct job *j, const struct entry *e)
                    row->per ? row->per : "", want);
 }
 
+/* A list with 0 for every n-th layer, as its first n say; there may be more of it than layers. */
+static enum sn_status check_every(const struct job *j, const struct entry *e)
+{
+    double every;
+    size_t i = 0, n = json_array_size(e->value);
+    SN_TRY(count_of(j, e->row->ours, &every));
+    while (i < n && every >= 1 &&
+           json_integer_value(json_array_get(e->value, i)) == ((i + 1) % (size_t)every != 0))
+        i++;
+    if (json_is_null(e->value) || (json_is_array(e->value) && i == n))
+        return SN_OK;
+    return sn_fail(j->err, SN_EINPUT,
+                   "%s: %s: is no list with 0 for every n-th layer and 1 for others, n by %s; want "
+                   "null, or such a list",
+                   j->path, e->name, e->row->ours);
+}
+
 static enum sn_status check_entries(const struct job *j)
 {
     for (int i = 0; i < j->n; i++) {
@@ -312,6 +330,8 @@ static enum sn_status check_entries(const struct job *j)
             SN_TRY(check_fixed(j, &j->entries[i]));
         if (j->entries[i].row->class == SN_HF_REPEAT)
             SN_TRY(check_repeat(j, &j->entries[i]));
+        if (j->entries[i].row->class == SN_HF_EVERY)
+            SN_TRY(check_every(j, &j->entries[i]));
     }
     return SN_OK;
 }
@@ -334,7 +354,7 @@ static enum sn_status rescale(const struct job *j, enum sn_hf_scale scale, char 
 static enum sn_status bound_seq(const struct job *j, char text[TEXT_MAX])
 {
     double window, seq;
-    if (!j->type->has_window || !is_number(text, &seq))
+    if (!sn_hf_type_has(j->type, "sliding_window") || !is_number(text, &seq))
         return SN_OK;
     SN_TRY(count_of(j, "sliding_window", &window));
     if (window >= 1 && window < seq)
@@ -358,11 +378,28 @@ static enum sn_status translate_word(const struct job *j, const struct sn_hf_key
     return SN_OK;
 }
 
+/* A list of numbers as one of ours. */
+static enum sn_status set_list(const struct job *j, const char *ours, const json_t *list)
+{
+    const char *key = ours;
+    char text[TEXT_MAX];
+    struct sn_yaml_node *parent = section_of(j, &key);
+    struct sn_yaml_node *n = parent ? sn_yaml_add(j->doc, parent, SN_YAML_LIST, key, NULL) : NULL;
+    bool good = n != NULL;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
+        value_text(json_array_get(list, i), text);
+        good = sn_yaml_add(j->doc, n, SN_YAML_SCALAR, NULL, text) != NULL;
+    }
+    return good ? SN_OK : sn_fail(j->err, SN_ENOMEM, "%s: no memory to read it", j->path);
+}
+
 static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
 {
     const struct entry *e;
     char text[TEXT_MAX];
     SN_TRY(find_entry(j, row, &e));
+    if (e && json_is_array(e->value) && !row->words[0].theirs)
+        return set_list(j, row->ours, e->value);
     if (!e && !row->value)
         return sn_fail(j->err, SN_EINPUT, "%s: %s is missing; want a complete config.json", j->path,
                        row->name);
@@ -399,6 +436,7 @@ static enum sn_status find_type(struct job *j, const json_t *root)
 static enum sn_status translate(struct job *j, json_t *root)
 {
     const struct sn_hf_key *row;
+    double positions;
     SN_TRY(find_type(j, root));
     SN_TRY(list_entries(j, root));
     SN_TRY(check_entries(j));
@@ -406,7 +444,10 @@ static enum sn_status translate(struct job *j, json_t *root)
     for (int i = 0; (row = sn_hf_key_at(j->type, i)); i++)
         if (row->class == SN_HF_USED)
             SN_TRY(use_key(j, row));
-    return SN_OK;
+    if (!sn_hf_type_has(j->type, "rope_scaling.type"))
+        return SN_OK;
+    SN_TRY(count_of(j, "max_position_embeddings", &positions));
+    return sn_hfconfig_settle_rope(j->doc, positions, j->path, j->err);
 }
 
 enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, size_t len,

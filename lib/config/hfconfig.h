@@ -20,4 +20,12 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
 enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
                                   enum sn_dtype dtype, struct sn_err *err);
 
+/* Does a kind of scaled wavelengths read our key rope_scaling.`key`? ALWAYS: a file has to say it. */
+enum sn_hf_reads { SN_HF_READS_NOT, SN_HF_READS, SN_HF_READS_ALWAYS };
+enum sn_hf_reads sn_hfconfig_rope_reads(const char *kind, const char *key);
+/* Of a document that was made so, the section rope_scaling: without what its kind does not read, and with what
+ * follows from the `positions` that the file is for. SN_EINPUT: something is missing. */
+enum sn_status sn_hfconfig_settle_rope(struct sn_yaml_doc *doc, double positions, const char *path,
+                                       struct sn_err *err);
+
 #endif

@@ -6,37 +6,29 @@
 #include "lib/config/hfkeys.h"
 #include "lib/config/keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* --- what the field's config cannot say ------------------------------------------------------ */
 
-static bool has_key_of(const struct sn_hf_type *t, const char *ours)
-{
-    const struct sn_hf_key *k;
-    for (int i = 0; (k = sn_hf_key_at(t, i)); i++)
-        if (k->class == SN_HF_USED && strcmp(k->ours, ours) == 0)
-            return true;
-    return false;
-}
-
 static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_model_config *m,
                                   struct sn_err *err)
 {
     const char *family = sn_family_name(m->family);
-    if (!has_key_of(t, "kv_heads") && m->kv_heads != m->heads)
+    if (!sn_hf_type_has(t, "kv_heads") && m->kv_heads != m->heads)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
                        "field's %s does not know",
                        m->kv_heads, m->heads, family);
     if (sn_family_traits(m->family)->positions != SN_ROTARY)
         return SN_OK;
-    if (!has_key_of(t, "rotary_pct") && m->rotary_pct != 1)
+    if (!sn_hf_type_has(t, "rotary_pct") && m->rotary_pct != 1)
         return sn_fail(
             err, SN_EINPUT,
             "config.json: model.rotary_pct: %g, but the field's %s rotates whole heads (1)",
             m->rotary_pct, family);
-    int width = m->heads > 0 ? m->hidden / m->heads : 0, theirs = (int)(m->rotary_pct * width);
+    int width = m->heads > 0 ? sn_model_head_dim(m) : 0, theirs = (int)(m->rotary_pct * width);
     if (m->heads > 0 && theirs != sn_model_rotated(m))
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.rotary_pct: %g of %d features is %d, but the field's %s "
@@ -48,14 +40,14 @@ static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_mo
 static enum sn_status check_mask(const struct sn_hf_type *t, const struct sn_model_config *m,
                                  struct sn_err *err)
 {
-    const char *alien = m->score_cap > 0 && !has_key_of(t, "score_cap")         ? "score_cap"
-                        : m->global_every > 0 && !has_key_of(t, "global_every") ? "global_every"
-                        : m->window_from > 0 && !has_key_of(t, "window_from")   ? "window_from"
-                                                                                : NULL;
-    return !alien ? SN_OK
-                  : sn_fail(err, SN_EINPUT,
-                            "config.json: model.%s: the field's %s does not know it", alien,
-                            sn_family_name(m->family));
+    const char *alien = m->score_cap > 0 && !sn_hf_type_has(t, "score_cap")         ? "score_cap"
+                        : m->global_every > 0 && !sn_hf_type_has(t, "global_every") ? "global_every"
+                        : m->window_from > 0 && !sn_hf_type_has(t, "window_from")   ? "window_from"
+                                                                                    : NULL;
+    return !alien
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT, "config.json: model.%s: the field's %s does not know it",
+                         alien, sn_family_name(m->family));
 }
 
 static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_model_config *m,
@@ -63,11 +55,17 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
 {
     SN_TRY(check_heads(t, m, err));
     SN_TRY(check_mask(t, m, err));
-    if (!has_key_of(t, "dropout") && m->dropout > 0)
+    if (!sn_hf_type_has(t, "dropout") && m->dropout > 0)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.dropout: %g, but the field's %s drops probabilities of "
                        "attention alone; want 0",
                        m->dropout, sn_family_name(m->family));
+    if (m->rope_scaling.kind == SN_ROPE_DYNAMIC && m->rope_scaling.original_seq > 0 &&
+        m->rope_scaling.original_seq < m->seq)
+        return sn_fail(err, SN_EINPUT,
+                       "config.json: model.rope_scaling.original_seq: %d is less than model.seq "
+                       "(%d), but with dynamic the field's %s takes the latter; want another type",
+                       m->rope_scaling.original_seq, m->seq, sn_family_name(m->family));
     const struct sn_experts_config *x = &m->experts;
     const char *alien = x->every > 1                         ? "every"
                         : x->shared > 0                      ? "shared"
@@ -84,13 +82,35 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
     return SN_OK;
 }
 
+static enum sn_status fail_alien(const struct sn_config *c, const char *alien, struct sn_err *err)
+{
+    char name[64], value[SN_VALUE_SIZE];
+    (void)snprintf(name, sizeof(name), "model.%s", alien ? alien : "family");
+    const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
+    return sn_fail(err, SN_EINPUT, "config.json: %s: %.60s, which the field's %s does not know",
+                   name, sn_key_format(k, sn_key_get(k, c), value),
+                   sn_family_name(c->model.family));
+}
+
+/* Members of which 0 says "as usual", as numbers. */
+static void say_all(struct sn_model_config *m)
+{
+    if (m->heads > 0)
+        m->head_dim = sn_model_head_dim(m);
+    m->attention_scale = m->attention_scale > 0 ? m->attention_scale : 1 / sqrt(m->head_dim);
+    m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
+    m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
+    m->logits_divisor = m->logits_divisor > 0 ? m->logits_divisor : 1;
+}
+
 /* --- writing --------------------------------------------------------------------------------- */
 
 static void write_value(struct sn_str *out, const char *name, const char *value, const char *tail)
 {
+    bool is_list = value[0] == '[';
     double number;
     char end;
-    bool is_word = strcmp(value, "true") != 0 && strcmp(value, "false") != 0 &&
+    bool is_word = !is_list && strcmp(value, "true") != 0 && strcmp(value, "false") != 0 &&
                    strcmp(value, "null") != 0 && sscanf(value, "%lf%c", &number, &end) != 1;
     const char *quote = is_word ? "\"" : "";
     sn_str_add(out, ",\n  \"%s\": %s%s%s%s", name, quote, value, tail, quote);
@@ -99,7 +119,7 @@ static void write_value(struct sn_str *out, const char *name, const char *value,
 /* "key": value, of our key of that name. A number that is not counted has a point: transformers 5
  * refuses whole numbers for some of them. */
 static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row,
-                                 const struct sn_config *c, struct sn_err *err)
+                                 const struct sn_config *c, const char *object, struct sn_err *err)
 {
     char name[64], value[SN_VALUE_SIZE];
     struct sn_config scaled = *c;
@@ -114,8 +134,37 @@ static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.%s: %s, which the field's %s does not know", row->ours,
                        value, sn_family_name(c->model.family));
-    write_value(out, row->name, theirs, is_whole ? ".0" : "");
+    write_value(out, (row->as ? row->as : row->name) + strlen(object), theirs,
+                is_whole ? ".0" : "");
     return SN_OK;
+}
+
+/* Keys of scaled wavelengths that their kind reads; under the name that both
+ * versions of transformers read. */
+static enum sn_status write_object(struct sn_str *out, const struct sn_hf_type *t,
+                                   const struct sn_hf_key *object, const struct sn_config *c,
+                                   struct sn_err *err)
+{
+    const struct sn_hf_key *row;
+    char dotted[64], name[64], kind[SN_VALUE_SIZE];
+    const struct sn_key *type = &sn_keys[sn_key_find("model.rope_scaling.type", 23)];
+    (void)sn_key_format(type, sn_key_get(type, c), kind);
+    (void)snprintf(dotted, sizeof(dotted), "%s.", object->name);
+    struct sn_str inner = {0};
+    enum sn_status st = SN_OK;
+    for (int i = 0; (row = sn_hf_key_at(t, i)) && st == SN_OK; i++) {
+        if (row->class != SN_HF_USED || strncmp(row->name, dotted, strlen(dotted)) != 0)
+            continue;
+        (void)snprintf(name, sizeof(name), "model.%s", row->ours);
+        enum sn_hf_reads reads = sn_hfconfig_rope_reads(kind, strrchr(row->ours, '.') + 1);
+        if (reads == SN_HF_READS_ALWAYS ||
+            (reads == SN_HF_READS && sn_key_is_said(&sn_keys[sn_key_find(name, strlen(name))], c)))
+            st = write_used(&inner, row, c, dotted, err);
+    }
+    if (st == SN_OK && inner.p)
+        sn_str_add(out, ",\n  \"rope_scaling\": {%s}", inner.p + 1); /* without the first comma */
+    sn_str_fini(&inner);
+    return st;
 }
 
 static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
@@ -133,24 +182,28 @@ static bool is_unknown(const struct sn_hf_key *row, const struct sn_model_config
 enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
                                   enum sn_dtype dtype, struct sn_err *err)
 {
-    const struct sn_hf_type *t = sn_hf_type_of(m);
+    const char *alien;
+    const struct sn_hf_type *t = sn_hf_type_of(m, &alien);
     const struct sn_hf_key *row;
-    if (!t)
-        return sn_fail(err, SN_EINPUT,
-                       "config.json: model.sliding_window: %d, which the field's %s does not know",
-                       m->sliding_window, sn_family_name(m->family));
-    SN_TRY(check_model(t, m, err));
     struct sn_config c = {.model = *m};
+    if (!t)
+        return fail_alien(&c, alien, err);
+    SN_TRY(check_model(t, m, err));
+    say_all(&c.model);
     sn_str_add(out, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", t->architecture,
                t->name);
     for (int i = 0; (row = sn_hf_key_at(t, i)); i++) {
-        if (row->class == SN_HF_USED && row->is_written && !is_unknown(row, m))
-            SN_TRY(write_used(out, row, &c, err));
+        if (row->class == SN_HF_USED && row->is_written && !is_unknown(row, m) &&
+            !strchr(row->name, '.'))
+            SN_TRY(write_used(out, row, &c, "", err));
+        if (row->class == SN_HF_OBJECT && m->rope_scaling.kind != SN_ROPE_PLAIN)
+            SN_TRY(write_object(out, t, row, &c, err));
         if (row->class == SN_HF_FIXED && row->is_written)
             write_fixed(out, row);
     }
     sn_str_add(out,
-               ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n  \"torch_dtype\": "
+               ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n  \"pad_token_id\": null,"
+               "\n  \"torch_dtype\": "
                "\"%s\"\n}\n",
                dtype == SN_F32    ? "float32"
                : dtype == SN_BF16 ? "bfloat16"
@@ -164,7 +217,7 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
 
 static const char intro[] =
     "# config.json\n\n"
-    "Generated from the table in `lib/config/hfkeys.c` by\n"
+    "Generated from the table in `lib/config/hfkeys_table.c` by\n"
     "`sennit-plan --help-keys=huggingface > docs/HUGGINGFACE.md`; do not edit.\n\n"
     "What each key of a Hugging Face `config.json` is to `model.config`, to `train.init_from` and "
     "to\n"
@@ -204,6 +257,10 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
     case SN_HF_REPEAT:
         sn_str_add(out, "must be that of `%s`%s%s%s", row->ours, row->per ? " / `" : "",
                    row->per ? row->per : "", row->per ? "`" : "");
+        break;
+    case SN_HF_EVERY:
+        sn_str_add(out, "must be `null`, or a list with 0 for every n-th layer, n that of `%s`",
+                   row->ours);
         break;
     case SN_HF_OBJECT:
         sn_str_add(out, "an object with keys of its own, or null");

@@ -17,6 +17,7 @@ enum sn_hf_class {
     SN_HF_USED,   /* becomes model.`ours` */
     SN_HF_FIXED,  /* decides what is computed: one of `values`, or the model is refused */
     SN_HF_REPEAT, /* says again what the key `ours` says (over the key `per`), or is refused */
+    SN_HF_EVERY, /* a list with 0 for every n-th layer and 1 for others, n that of key `ours`; or null */
     SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
     SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */
     SN_HF_INERT   /* changes nothing that is computed here */
@@ -31,7 +32,7 @@ enum sn_hf_scale {
     SN_HF_TOP_K_OVER_LAYERS
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_WORDS = 5, SN_HF_PAIRS = 2, SN_HF_LISTS = 4 };
+enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_PAIRS = 2, SN_HF_LISTS = 9, SN_HF_TYPES_MOST = 24 };
 
 /* A value of theirs that has another word here. */
 struct sn_hf_word {
@@ -48,6 +49,7 @@ struct sn_hf_key {
     const char *name;
     enum sn_hf_class class;
     const char *ours, *per;
+    const char *as; /* of USED: its name in files of ours, where it is another one; NULL: `name` */
     const char *value; /* of USED: when left out, as in transformers; NULL: required */
     const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
     const char *why;                  /* of FIXED and INERT */
@@ -67,16 +69,22 @@ struct sn_hf_type {
     const char *name; /* model_type */
     enum sn_family family;
     const char *architecture; /* the class that a written file asks for */
-    bool has_window;          /* its class takes a sliding window */
     const struct sn_hf_key *const lists[SN_HF_LISTS + 1]; /* each ends with a row without name */
 };
 
+/* hfkeys_table.c */
+extern const struct sn_hf_type sn_hf_types[];
+extern const int sn_hf_n_types;
+
+/* Does a row become model.`ours`? */
+bool sn_hf_type_has(const struct sn_hf_type *t, const char *ours);
 /* NULL for a model_type that is not supported. */
 const struct sn_hf_type *sn_hf_type_find(const char *name);
-/* The type that a model is written as; NULL: none. */
-const struct sn_hf_type *sn_hf_type_of(const struct sn_model_config *m);
+/* The type that a model is written as: the first of its family that knows all of its keys. NULL: none, and
+ * *alien is a key that none knows beside others of it. */
+const struct sn_hf_type *sn_hf_type_of(const struct sn_model_config *m, const char **alien);
 /* "gpt2, gpt_neox, ... or mixtral"; returns buf. */
-enum { SN_HF_NAMES_SIZE = 128 };
+enum { SN_HF_NAMES_SIZE = 384 };
 const char *sn_hf_type_names(char buf[SN_HF_NAMES_SIZE]);
 
 /* Row i of a type, its lists one after the other; NULL behind the last. */

@@ -46,6 +46,8 @@ static const char *const bits[] = {"layout", "all", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
+static const char *const ropes[] = {"default", "linear",   "dynamic", "yarn",
+                                    "llama3",  "longrope", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
@@ -86,6 +88,7 @@ static const char *const axes[] = {"tensor", "tensor_x", "context", "expert",
 #define NULL_OK             .null_ok = true
 #define DECIDES             .decides = true
 #define FREE                .is_free = true
+#define QUIET               .is_quiet = true
 
 /* clang-format off */
 #define HYPER(KIND, member, lo, hi, v, what) \
@@ -136,8 +139,10 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 10000, "layers"), DECIDES},
     {ROW("model.hidden", INT, AT(model.hidden), "Width of the residual stream."),
         RANGE(1, 1048576, "features"), DECIDES},
-    {ROW("model.heads", INT, AT(model.heads), "Attention heads per block; divides model.hidden."),
+    {ROW("model.heads", INT, AT(model.heads), "Attention heads per block; divides model.hidden where model.head_dim is auto."),
         RANGE(1, 65536, "heads"), DECIDES},
+    {ROW("model.head_dim", INT, AT(model.head_dim), "Features of a head; auto: model.hidden / model.heads."),
+        RANGE(1, 65536, "features"), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
     {ROW("model.kv_heads", INT, AT(model.kv_heads), "Heads of keys and values (grouped-query attention); divides model.heads."),
         RANGE(1, 65536, "heads"), DERIVED("model.heads"), DECIDES},
     {ROW("model.ffn", INT, AT(model.ffn), "Inner width of the feed-forward part; of each expert."),
@@ -152,6 +157,42 @@ const struct sn_key sn_keys[] = {
         DERIVED("true for gpt2, false otherwise"), DECIDES},
     {ROW("model.rope_theta", FLOAT, AT(model.rope_theta), "Base of the rotary embedding's wavelengths (all families but gpt2)."),
         RANGE(1, 1e12L, NULL), DEFAULT("10000.0"), DECIDES},
+    {ROW("model.rope_scaling", MAP, NONE, "Scaled wavelengths of the rotary embedding, for longer sequences than a model began with."), QUIET},
+    {ROW("model.rope_scaling.type", ENUM, AT(model.rope_scaling.kind), "Which: default: none; linear: all by factor; dynamic: a larger base where model.seq is more than original_seq (NTK), fixed by model.seq; yarn, llama3: long ones by factor, short ones not; longrope: each by a number of its own."),
+        NAMES(ropes), DEFAULT("default"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.factor", FLOAT, AT(model.rope_scaling.factor), "What wavelengths grow by; of longrope and yarn also what attention_factor follows from."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.original_seq", INT, AT(model.rope_scaling.original_seq), "Tokens of the sequences before; auto: model.seq."),
+        RANGE(1, 16777216, "tokens"), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.low_freq_factor", FLOAT, AT(model.rope_scaling.low_freq_factor), "Of llama3: wavelengths above original_seq over it are scaled whole."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.high_freq_factor", FLOAT, AT(model.rope_scaling.high_freq_factor), "Of llama3: wavelengths below original_seq over it are not scaled."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("4.0"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.beta_fast", FLOAT, AT(model.rope_scaling.beta_fast), "Of yarn: what turns more often in original_seq tokens is not scaled."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("32.0"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.beta_slow", FLOAT, AT(model.rope_scaling.beta_slow), "Of yarn: what turns less often is scaled whole."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.attention_factor", FLOAT, AT(model.rope_scaling.attention_factor), "Of yarn and longrope: what sines and cosines are multiplied by; auto: by factor, as the papers say."),
+        RANGE(1e-6L, 1e6L, NULL), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.mscale", FLOAT, AT(model.rope_scaling.mscale), "Of yarn: weight of log(factor) in attention_factor; none: 1."),
+        RANGE(1e-6L, 1e6L, NULL), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.mscale_all_dim", FLOAT, AT(model.rope_scaling.mscale_all_dim), "The same of what it is divided by; both or none."),
+        RANGE(1e-6L, 1e6L, NULL), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.truncate", BOOL, AT(model.rope_scaling.truncate), "Of yarn: the bounds between scaled and not are whole pairs of features."), DEFAULT("true"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.short_factor", FLOATS, AT(model.rope_scaling.short_factor), "Of longrope: what the wavelength of each pair of features grows by, in sequences of at most original_seq tokens."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("model.rope_scaling.long_factor", FLOATS, AT(model.rope_scaling.long_factor), "The same in longer ones."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("model.no_rope_every", INT, AT(model.no_rope_every), "Every n-th layer rotates nothing; none: all do."),
+        RANGE(1, 10000, "layers"), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("model.attention_scale", FLOAT, AT(model.attention_scale), "What scores are multiplied by; auto: one over the root of a head's width."),
+        RANGE(1e-6L, 1e6L, NULL), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
+    {ROW("model.embed_scale", FLOAT, AT(model.embed_scale), "What the embedding's rows are multiplied by; auto: 1, of gemma the root of model.hidden."),
+        RANGE(1e-6L, 1e6L, NULL), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
+    {ROW("model.residual_scale", FLOAT, AT(model.residual_scale), "What attention and feed-forward part are multiplied by before they are added."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
+    {ROW("model.logits_divisor", FLOAT, AT(model.logits_divisor), "What logits are divided by."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
     {ROW("model.rotary_pct", FLOAT, AT(model.rotary_pct), "Part of each head that is rotated (all families but gpt2)."),
         RANGE(0, 1, NULL), DERIVED("0.25 for gpt-neox, 0 for gpt2, 1 otherwise"), DECIDES},
     {ROW("model.parallel_residual", BOOL, AT(model.parallel_residual), "Attention and feed-forward read the same input (gpt-neox)."),
@@ -189,6 +230,7 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits."),
         NAMES(routers), DEFAULT("softmax"), DECIDES},
+    {ROW("model.experts.unnormalised", BOOL, AT(model.experts.unnormalised), "A token's experts are weighed by the softmax of all logits, not of theirs among themselves; for router: softmax."), DEFAULT("false"), DECIDES, QUIET},
     {ROW("model.experts.mixer_range", FLOAT, AT(model.experts.mixer_range), "Experts whose logit z is at most mixer_range (|z| + |z*|) below the largest one, z*, are those that a sparsemixer draws among; no effect with another router."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.jitter", FLOAT, AT(model.experts.jitter), "Noise on what routers see in training: each feature times a number of 1 - jitter .. 1 + jitter; 0: none."),

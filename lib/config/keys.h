@@ -23,6 +23,7 @@ enum sn_key_type {
     SN_KEY_BYTES,   /* int64_t */
     SN_KEY_WORDS,   /* struct sn_words */
     SN_KEY_INTS,    /* struct sn_ints; n 0 is the word */
+    SN_KEY_FLOATS,  /* struct sn_floats */
     SN_KEY_RANKING  /* struct sn_ranking: all of names, each once, in an order of choice */
 };
 
@@ -49,6 +50,7 @@ union sn_scratch {
     char text[SN_PATH_MAX];
     struct sn_words words;
     struct sn_ints ints;
+    struct sn_floats floats;
     struct sn_ranking ranking;
 };
 
@@ -74,16 +76,17 @@ struct sn_key {
     unsigned later;           /* bit i: names[i] is not built yet */
     unsigned optional;        /* of a ranking: bit i: names[i] may be left out */
     const struct sn_key_member *members; /* of a mapping in its place: other keys' values */
-    const char *value;        /* default as YAML; NULL: derived or required */
-    const char *derived;      /* default in words, when other keys decide it (rules.c) */
-    const char *only;         /* the feature is not built yet: the one value accepted */
-    bool not_built;           /* no value is accepted at all */
-    bool null_ok;             /* null means the default */
-    bool decides;             /* part of sn_config_hash */
-    bool is_free;             /* of a model: how it is trained, not what its weights compute */
+    const char *value;                   /* default as YAML; NULL: derived or required */
+    const char *derived;                 /* default in words, when other keys decide it (rules.c) */
+    const char *only;                    /* the feature is not built yet: the one value accepted */
+    bool not_built;                      /* no value is accepted at all */
+    bool null_ok;                        /* null means the default */
+    bool decides;                        /* part of sn_config_hash */
+    bool is_quiet; /* where it has its default no text names it, nor does a hash count it */
+    bool is_free;  /* of a model: how it is trained, not what its weights compute */
 };
 
-enum { SN_KEYS_MAX = 192 };
+enum { SN_KEYS_MAX = 224 };
 
 extern const struct sn_key sn_keys[];
 extern const int sn_n_keys;

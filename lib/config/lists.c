@@ -53,6 +53,26 @@ static enum sn_status parse_ints(const struct sn_key *k, const struct sn_yaml_no
     return SN_OK;
 }
 
+static enum sn_status parse_floats(const struct sn_key *k, const struct sn_yaml_node *n,
+                                   struct sn_floats *at, struct sn_err *err)
+{
+    char have[SN_WANT_SIZE];
+    if (n->kind != SN_YAML_LIST)
+        return sn_value_wrong_type(k, n, err);
+    memset(at, 0, sizeof(*at));
+    for (const struct sn_yaml_node *w = n->first; w; w = w->next) {
+        if (w->kind != SN_YAML_SCALAR || sn_yaml_is_null(w))
+            return sn_yaml_fail(w, err, "%s: got %s in the list; want a number", k->name,
+                                sn_value_got(w, have));
+        if (at->n == SN_FLOATS_MAX)
+            return sn_yaml_fail(w, err, "%s: more than %d numbers; want fewer", k->name,
+                                SN_FLOATS_MAX);
+        SN_TRY(sn_value_float(k, w, &at->v[at->n], err));
+        at->n++;
+    }
+    return SN_OK;
+}
+
 /* "tensor, context, data, pipeline": the names that may not be left out; returns buf. */
 static const char *required_names(const struct sn_key *k, char buf[SN_WANT_SIZE])
 {
@@ -99,6 +119,8 @@ enum sn_status sn_list_parse(const struct sn_key *k, const struct sn_yaml_node *
 {
     if (k->type == SN_KEY_WORDS)
         return parse_words(k, n, at, err);
+    if (k->type == SN_KEY_FLOATS)
+        return parse_floats(k, n, at, err);
     return k->type == SN_KEY_INTS ? parse_ints(k, n, at, err) : parse_ranking(k, n, at, err);
 }
 
@@ -108,6 +130,8 @@ void sn_list_default(const struct sn_key *k, void *at)
         memset(at, 0, sizeof(struct sn_words));
     else if (k->type == SN_KEY_INTS)
         memset(at, 0, sizeof(struct sn_ints));
+    else if (k->type == SN_KEY_FLOATS)
+        memset(at, 0, sizeof(struct sn_floats));
     if (k->type != SN_KEY_RANKING)
         return;
     struct sn_ranking *r = at;
@@ -147,12 +171,26 @@ static void format_bare(const char *const *names, int n, const int *v, char buf[
         (void)snprintf(buf + len, SN_VALUE_SIZE - len, "]");
 }
 
+static void format_floats(const struct sn_floats *f, char buf[SN_VALUE_SIZE])
+{
+    size_t len = 1;
+    char number[32];
+    (void)snprintf(buf, SN_VALUE_SIZE, "[");
+    for (int i = 0; i < f->n; i++) {
+        sn_value_format_double(f->v[i], number);
+        len += (size_t)snprintf(buf + len, SN_VALUE_SIZE - len, "%s%s", i ? ", " : "", number);
+    }
+    (void)snprintf(buf + len, SN_VALUE_SIZE - len, "]");
+}
+
 void sn_list_format(const struct sn_key *k, const void *at, char buf[SN_VALUE_SIZE])
 {
     const struct sn_ints *ints = at;
     const struct sn_ranking *ranking = at;
     if (k->type == SN_KEY_WORDS)
         format_words(at, buf);
+    else if (k->type == SN_KEY_FLOATS)
+        format_floats(at, buf);
     else if (k->type == SN_KEY_RANKING)
         format_bare(k->names, ranking->n, ranking->name, buf);
     else if (ints->n == 0)

@@ -77,6 +77,8 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         (void)snprintf(c->run.output, sizeof(c->run.output), "runs/%s", c->run.name);
     if (!sn_settings_get(s, "model.kv_heads"))
         m->kv_heads = m->heads;
+    if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)
+        m->head_dim = 0; /* as usual */
     if (!sn_settings_get(s, "model.activation"))
         m->activation = f->activation;
     if (!sn_settings_get(s, "model.tied_embeddings"))
@@ -107,7 +109,7 @@ static enum sn_status heads_divide_hidden(const struct sn_config *c, const struc
 {
     const struct sn_model_config *m = &c->model;
     char near[SN_NEAR_SIZE];
-    if (m->hidden % m->heads == 0)
+    if (m->head_dim > 0 || m->hidden % m->heads == 0)
         return SN_OK;
     return sn_settings_fail(s, "model.heads", err,
                             "%d does not divide model.hidden (%d); nearest that do: %s", m->heads,
@@ -135,7 +137,7 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
                                   struct sn_err *err)
 {
     const struct sn_model_config *m = &c->model;
-    int width = m->hidden / m->heads;
+    int width = sn_model_head_dim(m);
     int rotated = sn_model_rotated(m);
     if (sn_family_traits(m->family)->positions != SN_ROTARY) {
         const char *key = m->rotary_pct != 0       ? "model.rotary_pct"
@@ -150,13 +152,42 @@ static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_set
     if (m->rotary_pct == 1)
         return sn_settings_fail(
             s, "model.heads", err,
-            "a head is %d wide (model.hidden / heads), but the rotary embedding "
-            "turns pairs; want an even width",
-            width);
+            "a head is %d wide, but the rotary embedding turns pairs; want an even width", width);
     return sn_settings_fail(s, "model.rotary_pct", err,
                             "%g of a head of width %d is %d, but the rotary embedding turns pairs; "
                             "want an even number",
                             m->rotary_pct, width, rotated);
+}
+
+/* Scaled wavelengths: of a model that rotates, as many numbers as pairs. */
+static enum sn_status rope_scaling_fits(const struct sn_config *c, const struct sn_settings *s,
+                                        struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const struct sn_rope_config *r = &m->rope_scaling;
+    int pairs = sn_model_rotated(m) / 2;
+    const char *key = "model.rope_scaling.type";
+    if (r->kind == SN_ROPE_PLAIN)
+        return SN_OK;
+    if (sn_family_traits(m->family)->positions != SN_ROTARY)
+        return sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
+                                sn_family_name(m->family));
+    if (pairs > SN_FLOATS_MAX)
+        return sn_settings_fail(s, key, err,
+                                "%d pairs of features are rotated, of which at most %d can be "
+                                "scaled; use default",
+                                pairs, SN_FLOATS_MAX);
+    if (r->kind == SN_ROPE_LONGROPE && (r->short_factor.n != pairs || r->long_factor.n != pairs))
+        return sn_settings_fail(
+            s, key, err,
+            "longrope takes a number for each pair of features that is rotated, "
+            "which are %d; short_factor has %d and long_factor %d",
+            pairs, r->short_factor.n, r->long_factor.n);
+    if (r->kind == SN_ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
+        return sn_settings_fail(s, "model.rope_scaling.high_freq_factor", err,
+                                "%g is not more than low_freq_factor (%g); want more",
+                                r->high_freq_factor, r->low_freq_factor);
+    return SN_OK;
 }
 
 static enum sn_status window_is_there(const struct sn_config *c, const struct sn_settings *s,
@@ -396,7 +427,7 @@ static enum sn_status cudnn_fits(const struct sn_config *c, const struct sn_sett
                                  struct sn_err *err)
 {
     const char *key = "run.attention", *other = "take own or auto";
-    int d = c->model.hidden / c->model.heads;
+    int d = sn_model_head_dim(&c->model);
     if (c->run.attention != SN_LIBRARY_MUST)
         return SN_OK;
     if (c->run.backend == SN_BACKEND_CPU)
@@ -409,16 +440,15 @@ static enum sn_status cudnn_fits(const struct sn_config *c, const struct sn_sett
         return sn_settings_fail(s, key, err, "cudnn has no dropout of ours (model.dropout); %s",
                                 other);
     if (sn_model_has_mask(&c->model))
-        return sn_settings_fail(s, key, err,
-                                "cudnn has no model.sliding_window and no model.score_cap; %s",
-                                other);
+        return sn_settings_fail(
+            s, key, err, "cudnn has no model.sliding_window and no model.score_cap; %s", other);
     if (c->layout.context > 1)
         return sn_settings_fail(s, key, err, "cudnn takes whole sequences (layout.context: 1); %s",
                                 other);
     if (d % 8 != 0 || d > 128)
         return sn_settings_fail(s, key, err,
-                                "cudnn takes heads of 8, 16, ... 128 columns, and model.hidden / "
-                                "model.heads is %d; %s",
+                                "cudnn takes heads of 8, 16, ... 128 columns, and those of the "
+                                "model have %d; %s",
                                 d, other);
     return SN_OK;
 }
@@ -450,11 +480,13 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden, kv_heads_divide_heads, rotary_fits,          window_is_there,
-        residual_fits,       changes_are_keys,      activation_fits,      share_divides_layers,
-        experts_fit_family,  experts_fit_model,     batch_divides,        schedule_fits,
-        optimizer_reads,     evaluation_has_data,   scale_fits_precision, fp8_fits_precision,
-        cudnn_fits,          sn_rule_lora};
+        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,
+        rope_scaling_fits,    window_is_there,       residual_fits,
+        changes_are_keys,     activation_fits,       share_divides_layers,
+        experts_fit_family,   experts_fit_model,     batch_divides,
+        schedule_fits,        optimizer_reads,       evaluation_has_data,
+        scale_fits_precision, fp8_fits_precision,    cudnn_fits,
+        sn_rule_lora};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

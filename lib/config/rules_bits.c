@@ -52,8 +52,8 @@ static enum sn_status terms_fit_tensor(const struct sn_config *c, const struct s
     const struct {
         const char *key;
         int units, n;
-    } all[] = {{"model.kv_heads", m->kv_heads, m->kv_heads * (m->hidden / m->heads)},
-               {"model.kv_heads", m->kv_heads, m->hidden},
+    } all[] = {{"model.kv_heads", m->kv_heads, m->kv_heads * sn_model_head_dim(m)},
+               {"model.kv_heads", m->kv_heads, sn_model_query_width(m)},
                {"model.ffn", m->ffn, m->ffn},
                {"model.vocab", m->vocab, m->vocab}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

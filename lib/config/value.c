@@ -24,7 +24,7 @@ static const struct {
 
 /* --- what a key takes, in words ------------------------------------------------------------ */
 
-static void format_double(double v, char buf[32])
+void sn_value_format_double(double v, char buf[32])
 {
     for (int digits = 6; digits <= 17; digits++) {
         (void)snprintf(buf, 32, "%.*g", digits, v);
@@ -46,7 +46,7 @@ static void format_bound(const struct sn_key *k, long double v, char buf[32])
     if (k->type == SN_KEY_BYTES)
         format_size((int64_t)v, buf);
     else if (k->type == SN_KEY_FLOAT)
-        format_double((double)v, buf);
+        sn_value_format_double((double)v, buf);
     else
         (void)snprintf(buf, 32, "%lld", (long long)v);
 }
@@ -93,6 +93,7 @@ const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE])
         [SN_KEY_BYTES] = "a size like 25MiB",
         [SN_KEY_WORDS] = "a list of names",
         [SN_KEY_INTS] = "a list of whole numbers",
+        [SN_KEY_FLOATS] = "a list of numbers",
     };
     char range[SN_WANT_SIZE], names[SN_WANT_SIZE];
     if (k->only) {
@@ -229,8 +230,8 @@ static enum sn_status parse_whole(const struct sn_key *k, const struct sn_yaml_n
     return SN_OK;
 }
 
-static enum sn_status parse_float(const struct sn_key *k, const struct sn_yaml_node *n, double *at,
-                                  struct sn_err *err)
+enum sn_status sn_value_float(const struct sn_key *k, const struct sn_yaml_node *n, double *at,
+                              struct sn_err *err)
 {
     if (k->word && strcmp(n->text, k->word) == 0) {
         *at = 0;
@@ -339,7 +340,8 @@ enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *
 
 static bool is_list(const struct sn_key *k)
 {
-    return k->type == SN_KEY_WORDS || k->type == SN_KEY_INTS || k->type == SN_KEY_RANKING;
+    return k->type == SN_KEY_WORDS || k->type == SN_KEY_INTS || k->type == SN_KEY_FLOATS ||
+           k->type == SN_KEY_RANKING;
 }
 
 static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
@@ -352,7 +354,7 @@ static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_n
     case SN_KEY_LONG:
         return parse_whole(k, n, at, err);
     case SN_KEY_FLOAT:
-        return parse_float(k, n, at, err);
+        return sn_value_float(k, n, at, err);
     case SN_KEY_BOOL:
         return parse_bool(k, n, at, err);
     case SN_KEY_BYTES:
@@ -361,6 +363,7 @@ static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_n
         return sn_value_name(k, n, at, err);
     case SN_KEY_WORDS:
     case SN_KEY_INTS:
+    case SN_KEY_FLOATS:
     case SN_KEY_RANKING:
         return sn_list_parse(k, n, at, err);
     case SN_KEY_TEXT:
@@ -465,7 +468,7 @@ const char *sn_key_format(const struct sn_key *k, const void *at, char buf[SN_VA
         if (k->word && *(const double *)at == 0)
             (void)snprintf(buf, SN_VALUE_SIZE, "%s", k->word);
         else
-            format_double(*(const double *)at, buf);
+            sn_value_format_double(*(const double *)at, buf);
         break;
     case SN_KEY_BOOL:
         (void)snprintf(buf, SN_VALUE_SIZE, "%s", *(const bool *)at ? "true" : "false");
@@ -478,6 +481,7 @@ const char *sn_key_format(const struct sn_key *k, const void *at, char buf[SN_VA
         break;
     case SN_KEY_WORDS:
     case SN_KEY_INTS:
+    case SN_KEY_FLOATS:
     case SN_KEY_RANKING:
         sn_list_format(k, at, buf);
         break;

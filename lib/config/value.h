@@ -15,6 +15,10 @@ enum sn_status sn_value_wrong_type(const struct sn_key *k, const struct sn_yaml_
 bool sn_value_is_whole(const struct sn_yaml_node *n);
 enum sn_status sn_value_whole(const struct sn_key *k, const struct sn_yaml_node *n, int64_t *out,
                               struct sn_err *err);
+enum sn_status sn_value_float(const struct sn_key *k, const struct sn_yaml_node *n, double *at,
+                              struct sn_err *err);
+/* In as few digits as are read back. */
+void sn_value_format_double(double v, char buf[32]);
 /* The index in the row's names of a scalar. */
 enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *n, int *at,
                              struct sn_err *err);
@@ -22,7 +26,7 @@ enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *
  * length, at most size - 1. */
 size_t sn_value_quote(char *out, size_t size, const char *text);
 
-/* Lists: of the types SN_KEY_WORDS, SN_KEY_INTS and SN_KEY_RANKING. `n` may be a scalar. */
+/* Lists: of the types SN_KEY_WORDS, SN_KEY_INTS, SN_KEY_FLOATS and SN_KEY_RANKING. `n` may be a scalar. */
 enum sn_status sn_list_parse(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                              struct sn_err *err);
 /* No words; no numbers, which is the row's word; the names in the row's own order. */

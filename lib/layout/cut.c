@@ -10,6 +10,7 @@ enum layer {
     LINEAR, /* the first product of a block: column-parallel */
     QKV,
     TRANSPOSED, /* the product that takes what such a one gives: row-parallel */
+    OF_HEADS,   /* inside, with weights that all heads share */
     INSIDE,     /* no parameters, between the two */
     WORDS,      /* an embedding */
     HEAD,
@@ -26,6 +27,7 @@ static const struct {
 } points[] = {
     {"embed", WORDS},
     {"attn.qkv", QKV},
+    {"attn.qk_norm", OF_HEADS},
     {"attn.rope", INSIDE},
     {"attn.core", INSIDE},
     {"attn.o", TRANSPOSED},
@@ -66,6 +68,8 @@ static const struct axis_cut cuts[NLAYERS][SN_NMESH_USES] = {
                     {SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},      OF_TOKENS},
     [TRANSPOSED] = {{SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},
                     {SN_CUT_ROWS,   SN_CUT_ROWS,   PARTIAL_GRAD, FEATURES},     OF_TOKENS},
+    [OF_HEADS]   = {{SN_CUT_SUMMED, SN_CUT_NONE,   FEATURES,     FEATURES},
+                    {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},
     [INSIDE]     = {{SN_CUT_NONE,   SN_CUT_NONE,   FEATURES,     FEATURES},
                     {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},
     [WORDS]      = {{SN_CUT_ROWS,   SN_CUT_NONE,   PARTIAL_GRAD, PARTIAL},
@@ -229,7 +233,7 @@ int sn_kv_copies(const struct sn_model_config *m, int size)
 
 struct sn_slice sn_slice_of_heads(const struct sn_model_config *m, int tensor, int size, int index)
 {
-    int64_t width = m->hidden / m->heads;
+    int64_t width = sn_model_head_dim(m);
     int copies = tensor == 0 ? 1 : sn_kv_copies(m, size);
     int heads = tensor == 0 ? m->heads : m->kv_heads;
     int64_t each = heads / (size / copies) * width; /* rules.c: it divides */

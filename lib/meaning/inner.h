@@ -202,6 +202,7 @@ typedef enum sn_status sn_rule(const struct sn_visit *s);
 /* NULL: the kind belongs to messages (moves.c). */
 sn_rule *sn_rule_of(int kind);
 sn_rule sn_rule_gemm, sn_rule_colsum, sn_rule_embed, sn_rule_embed_grad, sn_rule_pos_grad;
+sn_rule sn_rule_head_norm, sn_rule_head_norm_dx, sn_rule_head_norm_dw;
 sn_rule sn_rule_norm, sn_rule_norm_dx, sn_rule_norm_dw, sn_rule_norm_part, sn_rule_norm_dx_part;
 sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_rope;
 sn_rule sn_rule_cross_entropy, sn_rule_ce_part;

@@ -316,6 +316,9 @@ enum sn_status sn_rule_rope(const struct sn_visit *s)
     if (st == SN_OK)
         st = sn_check_positions(s, &x, v->cols, s->op->attr.position.context_rank);
     uint64_t name = sn_name_float(sn_name(SN_OP_ROPE, s->op->attr.inverse), a->theta);
+    name = sn_name_float(name, a->amplitude);
+    for (int i = 0; a->frequencies && i < a->rotary_dim / 2; i++)
+        name = sn_name_float(name, (float)a->frequencies[i]);
     uint64_t turn = sn_field_of(sn_field_mix(name, (uint64_t)a->rotary_dim));
     int64_t turned = (int64_t)a->heads * a->head_dim;
     struct sn_area left = {0, v->rows, turned, v->cols};

@@ -42,7 +42,7 @@ static enum sn_status by_rows(const struct sn_visit *s, int in, uint64_t name, i
 static uint64_t name_of_router(const struct sn_visit *s, uint64_t what)
 {
     const struct sn_experts_attr *a = &s->op->attr.experts;
-    uint64_t name = sn_name(SN_OP_ROUTE, what + (a->sparsemixer ? 16 : 0));
+    uint64_t name = sn_name(SN_OP_ROUTE, what + (a->sparsemixer ? 16 : 0) + (a->of_all ? 32 : 0));
     return a->sparsemixer ? sn_name_float(sn_field_mix(name, s->op->attr.random.site), a->range)
                           : name;
 }

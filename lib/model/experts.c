@@ -76,6 +76,7 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->attr.random.site = sn_model_site(b, 3);
     n->attr.experts.sparsemixer = c->experts.router == SN_ROUTER_SPARSEMIXER;
     n->attr.experts.dense = c->experts.router == SN_ROUTER_DENSE;
+    n->attr.experts.of_all = c->experts.router == SN_ROUTER_SOFTMAX && c->experts.unnormalised;
     n->attr.experts.range = (float)c->experts.mixer_range;
     n->attr.experts.aux_loss = (float)c->experts.aux_loss;
     n->attr.experts.z_loss = (float)c->experts.z_loss;

@@ -121,6 +121,19 @@ static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char
     return y;
 }
 
+/* y = factor x; nothing where the factor is 1, or 0: as usual. */
+static int scale(struct sn_model_builder *b, int x, double factor, const char *point)
+{
+    struct sn_node *n;
+    if (factor <= 0 || factor == 1)
+        return x;
+    int y = unary(b, SN_NODE_SCALE, x, b->config->hidden, point, &n);
+    if (b->layer < 0)
+        (void)snprintf(n->point, sizeof(n->point), "%s", point);
+    n->attr.scale = (float)factor;
+    return y;
+}
+
 static int add(struct sn_model_builder *b, int x, int y, const char *point)
 {
     struct sn_node *n;
@@ -129,36 +142,69 @@ static int add(struct sn_model_builder *b, int x, int y, const char *point)
     return z;
 }
 
+/* Does this layer rotate? */
+static bool turns(const struct sn_model_builder *b)
+{
+    int every = b->config->no_rope_every;
+    return b->traits->positions == SN_ROTARY && !(every > 0 && (b->layer + 1) % every == 0);
+}
+
+/* What q and k are before they are rotated: with norms of their heads, where the family has them. */
+static int head_norms(struct sn_model_builder *b, int qkv, int64_t cols)
+{
+    const struct sn_model_config *c = b->config;
+    int64_t width = sn_model_head_dim(c);
+    struct sn_node *n;
+    if (!b->traits->head_norms)
+        return qkv;
+    struct sn_param w = param(1, SN_INIT_ONES, 0, "layers.%d.attn.qk_norm.weight", owner(b));
+    sn_model_tensor(b, &w, width, "layers.%d.attn.q_norm.weight", owner(b));
+    sn_model_tensor(b, &w, width, "layers.%d.attn.k_norm.weight", owner(b));
+    int weight = sn_model_param(b, &w);
+    int y = unary(b, SN_NODE_HEAD_NORM, qkv, cols, "attn.qk_norm", &n);
+    n->param[0] = weight;
+    n->attr.eps = (float)c->norm_eps;
+    n->attr.attention.heads = c->heads;
+    n->attr.attention.kv_heads = c->kv_heads;
+    n->attr.attention.head_dim = (int32_t)width;
+    return y;
+}
+
 static int attention(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
-    int64_t d = c->hidden, width = d / c->heads, kv = width * c->kv_heads;
+    int64_t d = c->hidden, width = sn_model_head_dim(c), q = sn_model_query_width(c);
+    int64_t kv = width * c->kv_heads;
     double std = c->init_std;
     int l = owner(b);
     struct sn_param wqkv = param(d, SN_INIT_NORMAL, std, "layers.%d.attn.qkv.weight", l);
-    sn_model_tensor(b, &wqkv, d, "layers.%d.attn.q.weight", l);
+    sn_model_tensor(b, &wqkv, q, "layers.%d.attn.q.weight", l);
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
-    int qkv = linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv");
+    int qkv = head_norms(b, linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv"), q + 2 * kv);
     struct sn_node *n;
-    if (b->traits->positions == SN_ROTARY) {
-        qkv = unary(b, SN_NODE_ROPE, qkv, d + 2 * kv, "attn.rope", &n);
+    if (turns(b)) {
+        qkv = unary(b, SN_NODE_ROPE, qkv, q + 2 * kv, "attn.rope", &n);
         n->attr.attention.heads = c->heads + c->kv_heads;
         n->attr.attention.head_dim = (int32_t)width;
         n->attr.attention.rotary_dim = sn_model_rotated(c);
         n->attr.attention.theta = (float)c->rope_theta;
+        n->attr.attention.frequencies = sn_rope_frequencies(b);
+        double amplitude = sn_rope_amplitude(c);
+        n->attr.attention.amplitude = amplitude == 1 ? 0 : (float)amplitude;
     }
-    int o = unary(b, SN_NODE_ATTENTION, qkv, d, "attn.core", &n);
+    int o = unary(b, SN_NODE_ATTENTION, qkv, q, "attn.core", &n);
     n->attr.attention.heads = c->heads;
     n->attr.attention.kv_heads = c->kv_heads;
     n->attr.attention.head_dim = (int32_t)width;
-    n->attr.attention.scale = (float)(1.0 / sqrt((double)width));
+    n->attr.attention.scale =
+        (float)(c->attention_scale > 0 ? c->attention_scale : 1.0 / sqrt((double)width));
     n->attr.attention.window = sn_layer_window(c, b->layer);
     n->attr.attention.cap = (float)c->score_cap;
     n->attr.random.drop = (float)c->dropout;
     n->attr.random.site = sn_model_site(b, 0);
     struct sn_param wo =
-        param(d, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
+        param(q, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
     sn_model_tensor(b, &wo, d, "layers.%d.attn.o.weight", l);
     return dropout(b, linear(b, SN_LINEAR_O, o, &wo, "attn.o"), 1, "attn.drop");
 }
@@ -221,13 +267,14 @@ static int ffn(struct sn_model_builder *b, int x)
 
 static int block(struct sn_model_builder *b, int x)
 {
-    int a = attention(b, norm(b, x, "attn_norm"));
+    double part = b->config->residual_scale;
+    int a = scale(b, attention(b, norm(b, x, "attn_norm")), part, "attn.scale");
     if (b->config->parallel_residual) {
-        int f = ffn(b, norm(b, x, "ffn_norm"));
+        int f = scale(b, ffn(b, norm(b, x, "ffn_norm")), part, "ffn.scale");
         return add(b, x, add(b, a, f, "attn.add"), "ffn.add");
     }
     x = add(b, x, a, "attn.add");
-    return add(b, x, ffn(b, norm(b, x, "ffn_norm")), "ffn.add");
+    return add(b, x, scale(b, ffn(b, norm(b, x, "ffn_norm")), part, "ffn.scale"), "ffn.add");
 }
 
 static int embedding(struct sn_model_builder *b, int *table)
@@ -245,6 +292,7 @@ static int embedding(struct sn_model_builder *b, int *table)
     n->out = x;
     n->param[0] = *table;
     n->param[1] = positions;
+    x = scale(b, x, c->embed_scale, "embed.scale");
     return dropout(b, x, 0, "embed.drop");
 }
 
@@ -257,6 +305,7 @@ void sn_family_build(struct sn_model_builder *b)
         x = block(b, x);
     b->layer = -1;
     x = norm(b, x, "final_norm");
+    x = scale(b, x, c->logits_divisor > 0 ? 1 / c->logits_divisor : 1, "head.scale");
     int head = c->tied_embeddings
                    ? table
                    : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "head.weight");

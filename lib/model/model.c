@@ -174,6 +174,7 @@ void sn_model_destroy(struct sn_model *m)
         return;
     for (int i = 0; i < m->n_params; i++)
         sn_free(m->params[i].tensor);
+    sn_free(m->frequencies);
     sn_free(m->params);
     sn_free(m->nodes);
     sn_free(m->values);
@@ -249,7 +250,7 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, b
         sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n);
         if (n->kind == SN_NODE_ATTENTION) {
             double keys = masked ? sn_mask_keys(c->seq, sn_layer_window(c, n->layer)) : c->seq;
-            sum += (4.0 + 8.0 * upstream) * (double)c->hidden * keys;
+            sum += (4.0 + 8.0 * upstream) * (double)sn_model_query_width(c) * keys;
         }
         upstream = upstream || trains;
     }

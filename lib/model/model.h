@@ -16,6 +16,7 @@ enum sn_node_kind {
     SN_NODE_LAYERNORM, /* param 0 w, param 1 b */
     SN_NODE_RMSNORM,   /* param 0 w */
     SN_NODE_LINEAR,    /* y = x W^T (+ b); param 0 W[out,in], param 1 b[out] or -1 */
+    SN_NODE_HEAD_NORM, /* in: fused q | k | v columns; param 0 w[2 d]: of q's heads, of k's */
     SN_NODE_ROPE,
     SN_NODE_ATTENTION, /* in: fused q | k | v columns */
     SN_NODE_ACT,
@@ -83,6 +84,7 @@ struct sn_model {
     struct sn_value *values;
     int n_params, n_nodes, n_values;
     int cap_params, cap_nodes, cap_values;
+    double *frequencies; /* of rotary embeddings with scaled wavelengths (rope.c); NULL: none */
 };
 
 /* Build the node list of a family. Caller destroys *out. */
@@ -105,8 +107,8 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
 /* Number of learnt values (tied and shared weights once). */
 int64_t sn_model_param_count(const struct sn_model *m);
 /* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
- * those that a token visits) + 6 x layers x hidden x seq (causal attention counted half; of layers with
- * a window 12 x hidden x the keys that a token sees: kernels/mask.h); no recomputation
+ * those that a token visits) + 6 x layers x heads x head_dim x seq (causal attention counted half; of
+ * layers with a window 12 x heads x head_dim x the keys that a token sees: kernels/mask.h); no recomputation
  * (docs/PLANNER-MODEL.md). Of frozen matrices 4 in place of 6, and a third of all that lies before
  * whatever trains. */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);

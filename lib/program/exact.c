@@ -21,7 +21,7 @@ struct sn_exact_attr sn_exact_product(const struct sn_job *j, const struct sn_cu
 {
     const struct sn_model_config *m = &j->config->model;
     struct sn_exact_attr a = {SN_EXACT_NONE};
-    int64_t width = m->hidden / m->heads, kv = m->kv_heads;
+    int64_t width = sn_model_head_dim(m), kv = m->kv_heads;
     struct sn_mesh_place at = sn_mesh_place(&j->mesh, j->rank);
     if (!sn_config_exact(j->config))
         return a;
@@ -35,7 +35,7 @@ struct sn_exact_attr sn_exact_product(const struct sn_job *j, const struct sn_cu
     if (has(j, cut, SN_CUT_COLS)) {
         k *= sn_cut_ways(cut->weight, SN_CUT_COLS, &at).size;
         a.of = SN_EXACT_VALUES;
-        a.depth = sn_config_term_depth(k, k == m->hidden ? kv : k);
+        a.depth = sn_config_term_depth(k, k == sn_model_query_width(m) ? kv : k);
     }
     return a;
 }

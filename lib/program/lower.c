@@ -178,6 +178,24 @@ static void lower_rope(struct sn_emit *e, const struct sn_node *n)
     op->attr.attention.heads = heads.query + heads.kv;
 }
 
+static void lower_head_norm(struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_cut cut = sn_cut_of(e->job, n->point);
+    struct sn_heads heads = sn_heads_here(e->job);
+    struct sn_view x = sn_take(e, n->in[0], cut.want);
+    int y = sn_result(e, n, x.cols, cut.give);
+    int stats = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, heads.query + heads.kv,
+                              "%s.stats", n->point);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_HEAD_NORM, "%s", n->point);
+    op->in[SN_NORM_X] = x;
+    op->in[SN_NORM_W] = vector(e, n->param[0]);
+    op->out[SN_NORM_Y] = sn_view_all(e->p, y);
+    op->out[SN_NORM_STATS] = sn_view_all(e->p, stats);
+    op->attr = n->attr;
+    op->attr.attention.heads = heads.query;
+    op->attr.attention.kv_heads = heads.kv;
+}
+
 static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
 {
     static const enum sn_op_kind kind[] = {
@@ -270,6 +288,7 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_LAYERNORM] = lower_norm,
         [SN_NODE_RMSNORM] = lower_norm,
         [SN_NODE_LINEAR] = lower_linear,
+        [SN_NODE_HEAD_NORM] = lower_head_norm,
         [SN_NODE_ROPE] = lower_rope,
         [SN_NODE_ATTENTION] = sn_lower_attention,
         [SN_NODE_ACT] = lower_elementwise,

@@ -21,8 +21,8 @@ double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c)
     double head = 0, blocks = 0;
     for (int i = 0; i < m->n_nodes; i++) {
         const struct sn_node *n = &m->nodes[i];
-        double cost =
-            n->kind == SN_NODE_ATTENTION ? (double)c->hidden * c->seq : sn_node_multiplies(m, c, n);
+        double cost = n->kind == SN_NODE_ATTENTION ? (double)sn_model_query_width(c) * c->seq
+                                                   : sn_node_multiplies(m, c, n);
         if (n->kind == SN_NODE_HEAD_LOSS)
             head += cost;
         else

@@ -260,9 +260,10 @@ static void list_contexts(struct lister *l, int rest)
  * what the products give that take a block's input, tensor what those give that end it (cut.h). */
 static int64_t grid_sends(const struct sn_model_config *m, int t, int y)
 {
-    int64_t hidden = m->hidden, kv = hidden / m->heads * m->kv_heads;
+    int64_t hidden = m->hidden, query = sn_model_query_width(m);
+    int64_t kv = (int64_t)sn_model_head_dim(m) * m->kv_heads;
     int gated = sn_family_traits(m->family)->gated ? 2 : 1;
-    return (hidden + 2 * kv + gated * (int64_t)m->ffn) * (y - 1) + 2 * hidden * (t - 1);
+    return (query + 2 * kv + gated * (int64_t)m->ffn) * (y - 1) + 2 * hidden * (t - 1);
 }
 
 /* Those that are taken unless the run file names tensor_x, of dense models: no larger than tensor, as

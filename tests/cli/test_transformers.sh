@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_transformers.sh - what we say of Hugging Face's files, held against transformers itself: the keys of
-# its config classes, the numbers of its Mixtral in training, losses of small models that are taken, and
+# its config classes, the numbers of its models in training, losses of small models that are taken, and
 # that others are refused. Needs a Python that has torch and transformers (TORCH_PYTHON; default
 # python3). ALL=1 also gives every inert key other values there, which takes minutes.
 . tests/lib/tap.sh
@@ -23,4 +23,9 @@ for part in same refused ${ALL:+inert}; do
     [ "$rc" = 0 ] || tap_lines "$part" "$out$err"
     ok "small models, $part: some were tried" test "$(printf '%s\n' "$out" | grep -c '^ok')" -ge 5
 done
+draws=1
+[ -z "${ALL:-}" ] || draws=20
+run "$python" tests/parity/families.py "$BUILD" "$tmp/drawn" --draws "$draws"
+is "models drawn at random: all right" "$rc $(printf '%s\n' "$out" | grep -c '^not ok')" "0 0"
+[ "$rc" = 0 ] || tap_lines drawn "$out$err"
 tap_done

@@ -51,6 +51,12 @@ static void route(struct kt *k, enum sn_op_kind kind)
 
 /* A sparsemixer's. Few tokens: where a draw meets the edge between two experts by a rounding, both
  * are right. */
+static void route_of_all(struct kt *k, enum sn_op_kind kind)
+{
+    route(k, kind);
+    k->a.attr.experts.of_all = true;
+}
+
 static void mix(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(512, 16);

@@ -138,6 +138,30 @@ static void embed(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(SN_F32, v, d), SN_ADD);
 }
 
+static void head_norm(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t t = size(2048, 8), d = 128, cols = 12 * d + 256;
+    k->a.attr = (struct sn_attr){
+        .eps = 1e-5f, .attention.heads = 8, .attention.kv_heads = 4, .attention.head_dim = 128};
+    bool forward = kind == SN_OP_HEAD_NORM, dw = kind == SN_OP_HEAD_NORM_DW;
+    kt_in(k, 0, shape(type, t, cols));
+    if (forward) {
+        kt_in(k, 1, shape(type, 1, 2 * d));
+        kt_out(k, 0, shape(type, t, cols), SN_WRITE);
+        kt_out(k, 1, shape(SN_F32, t, 12), SN_WRITE);
+        return;
+    }
+    kt_in(k, 1, shape(type, t, cols));
+    if (!dw)
+        kt_in(k, 2, shape(type, 1, 2 * d));
+    struct sn_mat *stats = kt_in(k, dw ? 2 : 3, shape(SN_F32, t, 12));
+    for (int64_t i = 0; i < 12 * t; i++)
+        kt_set(stats, i / 12, i % 12, 1.0 + 1e-3 * (double)(i % 7));
+    kt_out(k, 0, dw ? shape(SN_F32, 1, 2 * d) : shape(type, t, cols), SN_WRITE);
+    if (!dw)
+        kt_out(k, 1, shape(SN_F32, 1, 2 * d), SN_ADD);
+}
+
 static void rope(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
@@ -149,6 +173,16 @@ static void rope(struct kt *k, enum sn_op_kind kind)
                                  .attention.theta = 10000.0f};
     kt_in(k, 0, shape(type, 2 * s, 12 * 128 + 256));
     kt_out(k, 0, shape(type, 2 * s, 12 * 128 + 256), SN_WRITE);
+}
+
+static void rope_given(struct kt *k, enum sn_op_kind kind)
+{
+    static double w[64];
+    rope(k, kind);
+    for (int i = 0; i < 64; i++)
+        w[i] = pow(10000.0, -i / 64.0) / (1.5 + i % 3);
+    k->a.attr.attention.frequencies = w;
+    k->a.attr.attention.amplitude = 1.25f;
 }
 
 /* A layer's linear map, with its bias. */
@@ -341,7 +375,11 @@ static const struct {
     {SN_OP_GEMM, "GEMM with its slope", gemm_slope, 2e-5},
     {SN_OP_GEMM, "GEMM with sums", gemm_sums, 2e-5},
     {SN_OP_COLSUM, "COLSUM", colsum, 1e-5},
+    {SN_OP_HEAD_NORM, "HEAD_NORM", head_norm, 4e-6},
+    {SN_OP_HEAD_NORM_DX, "HEAD_NORM_DX", head_norm, 1e-5},
+    {SN_OP_HEAD_NORM_DW, "HEAD_NORM_DW", head_norm, 1e-4},
     {SN_OP_ROPE, "ROPE", rope, 1e-6},
+    {SN_OP_ROPE, "ROPE of given frequencies", rope_given, 1e-6},
     {SN_OP_ATTENTION, "ATTENTION", attention, 4e-6},
     {SN_OP_ATTENTION_DX, "ATTENTION_DX", attention, 2e-5},
     {SN_OP_ACT, "ACT", pointwise, 4e-6},
@@ -357,6 +395,8 @@ static const struct {
     {SN_OP_TRANSPOSE, "TRANSPOSE", swap, 0},
     {SN_OP_ROUTE, "ROUTE", route, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX", route, 1e-5},
+    {SN_OP_ROUTE, "ROUTE among all", route_of_all, 1e-6},
+    {SN_OP_ROUTE_DX, "ROUTE_DX among all", route_of_all, 1e-5},
     {SN_OP_ROUTE, "ROUTE of a sparsemixer", mix, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
     {SN_OP_MOE_PERMUTE, "MOE_PERMUTE", place, 0},

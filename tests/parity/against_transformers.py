@@ -42,9 +42,12 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
                "rope_theta: 1.0e+6, experts: {count: 4, top_k: 2}",
     "qwen2": "family: qwen2, layers: 3, hidden: 64, heads: 4, kv_heads: 2, ffn: 176, norm_eps: 1.0e-6",
 }
-BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU}
+BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU,
+        "smollm3": SWIGLU | dict(pad_token_id=None), "granite": SWIGLU, "qwen3": SWIGLU,
+        "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
-         "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite"}
+         "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite",
+         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2"}
 bad = points = 0
 
 
@@ -190,12 +193,10 @@ def both(key, theirs, ours):
 def all_refused():
     rope = lambda **more: dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0) | more)
     refused("theta 200", both("rope_theta", "200", "10000"), "llama", converted=True, **rope(rope_theta=200.0))
-    refused("llama3", "rope_type: llama3 is not supported", "llama",
-            **rope(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                   original_max_position_embeddings=16))
-    refused("linear", "rope_type: linear is not supported", "llama", **rope(rope_type="linear", factor=4.0))
-    refused("linear by its older key", "type: linear is not supported", "llama",
-            dict(rope_parameters=dict(type="linear", factor=4.0, rope_theta=10000.0)))
+    refused("linear", both("rope_scaling.type", "linear", "default"), "llama", converted=True,
+            **rope(rope_type="linear", factor=4.0))
+    refused("linear without a factor", "factor is missing", "llama",
+            dict(rope_parameters=dict(type="linear", rope_theta=10000.0)))
     refused("partial_rotary_factor", "partial_rotary_factor: 0.5 is not supported", "llama",
             dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)))
     refused("epsilon", both("norm_eps", "0.01", "1e-06"), "llama", converted=True, rms_norm_eps=1e-2)
@@ -206,8 +207,7 @@ def all_refused():
     refused("biases", "attention_bias: true is not supported", "llama", attention_bias=True)
     refused("window 8", both("seq", "8", "48"), "mistral", run_as="llama", converted=True, sliding_window=8)
     refused("another norm", "model_type: 'gemma' is not supported", "gemma", run_as="llama", head_dim=16)
-    refused("multipliers", "model_type: 'granite' is not supported", "granite", run_as="llama",
-            residual_multiplier=0.5)
+    refused("multipliers", both("attention_scale", "1", "auto"), "granite", run_as="llama", converted=True)
     refused("relu", "activation_function: relu is not supported", "gpt2", activation_function="relu")
     refused("scale_attn_weights", "scale_attn_weights: false is not", "gpt2", scale_attn_weights=False)
     refused("scores by layer", "inverse_layer_idx: true is not", "gpt2", scale_attn_by_inverse_layer_idx=True)
@@ -222,8 +222,6 @@ def all_refused():
     refused("window 8", "layer_types: sliding_attention is not supported", "qwen2", **window)
     refused("window 8 without layer_types", "use_sliding_window: true is not supported", "qwen2",
             dict(layer_types=None), **window)
-    refused("yarn", "rope_type: yarn is not supported", "qwen2",
-            **rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16))
     refused("window 8", both("seq", "8", "48"), "mixtral", converted=True, sliding_window=8)
     refused("top 1", both("experts.top_k", "1", "2"), "mixtral", converted=True, num_experts_per_tok=1)
     refused("theta 200", re.escape(both("rope_theta", "200", "1e+06")), "mixtral", converted=True, **rope(rope_theta=200.0))

@@ -6,7 +6,7 @@
                         this version that no version there has; writes nothing
 
 Run it once with each version: the file holds several. For each version and class (gpt2, gpt_neox,
-llama, mistral, mixtral, qwen2): `defaults` of the class's own and inherited fields (of constructors, in
+llama ...): `defaults` of the class's own and inherited fields (of constructors, in
 transformers 4), `aliases` (attribute_map) and `other` names that its constructor takes apart. For
 each version `generation`, the parameters that a config may hold for generating, and `rope`, the
 keys of rope_parameters. `published` are keys of files that people have published, names alone.
@@ -22,7 +22,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
 CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
-           "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config"}
+           "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config",
+           "smollm3": "SmolLM3Config", "granite": "GraniteConfig", "qwen3": "Qwen3Config",
+           "qwen3_moe": "Qwen3MoeConfig", "starcoder2": "Starcoder2Config"}
 
 COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
     initializer_range intermediate_size max_position_embeddings model_type num_attention_heads
@@ -49,6 +51,20 @@ PUBLISHED = {
         router_jitter_noise sliding_window""",
     "qwen2": COMMON + """ attention_dropout max_window_layers num_key_value_heads rms_norm_eps rope_theta
         rope_scaling sliding_window use_sliding_window use_mrope""",
+    "smollm3": COMMON + """ attention_bias attention_dropout layer_types max_window_layers mlp_bias
+        no_rope_layer_interval no_rope_layers num_key_value_heads pad_token_id pretraining_tp rms_norm_eps
+        rope_scaling rope_theta sliding_window use_sliding_window""",
+    "granite": COMMON + """ attention_bias attention_dropout attention_multiplier embedding_multiplier
+        logits_scaling mlp_bias num_key_value_heads pad_token_id residual_multiplier rms_norm_eps rope_scaling
+        rope_theta""",
+    "qwen3": COMMON + """ attention_bias attention_dropout head_dim max_window_layers num_key_value_heads
+        rms_norm_eps rope_scaling rope_theta sliding_window use_sliding_window""",
+    "qwen3_moe": COMMON + """ attention_bias attention_dropout decoder_sparse_step head_dim max_window_layers
+        mlp_only_layers moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok
+        num_key_value_heads output_router_logits rms_norm_eps rope_scaling rope_theta router_aux_loss_coef
+        sliding_window use_sliding_window""",
+    "starcoder2": COMMON + """ attention_dropout activation_function embedding_dropout mlp_type norm_epsilon
+        norm_type num_key_value_heads residual_dropout rope_theta sliding_window use_bias""",
 }
 # Keys of rotary embeddings that versions take from files without saying so in a type.
 OLD_ROPE = ["type", "mscale", "mscale_all_dim", "truncate"]

@@ -5,7 +5,10 @@
  * fixtures/hfconfig/keys.json holds the keys of those classes as two versions of transformers have
  * them, with their defaults and other names (hf_keys.py). Then each key of our table is given other
  * values: used ones must change the model, fixed ones be refused, inert ones change nothing.
+ *
+ * Longer than 500 lines because each class of rows has its check, and all share one bench.
  */
+#include "lib/config/hfconfig.h"
 #include "lib/config/hfkeys.h"
 #include "tests/lib/tap.h"
 
@@ -16,7 +19,9 @@
 
 #define FIXTURE "tests/parity/fixtures/hfconfig/keys.json"
 
-static const char *const types[] = {"gpt2", "gpt_neox", "llama", "mistral", "mixtral", "qwen2"};
+static const char *const types[] = {"gpt2",    "gpt_neox",  "llama",     "mistral",
+                                    "mixtral", "qwen2",     "smollm3",   "granite",
+                                    "qwen3",   "qwen3_moe", "starcoder2"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 /* --- the classes' keys have rows -------------------------------------------------------------- */
@@ -161,8 +166,12 @@ static bool is_known(json_t *root, const char *type, const char *name)
  * for or explains without a field for it. */
 static void every_row_has_a_key(json_t *root)
 {
-    static const char *const elsewhere[] = {"is_causal", "compression_config", "layer_types",
-                                            "tie_last_hidden_states", "summary_last_dropout"};
+    static const char *const elsewhere[] = {"is_causal",
+                                            "compression_config",
+                                            "layer_types",
+                                            "tie_last_hidden_states",
+                                            "summary_last_dropout",
+                                            "original_max_position_embeddings"};
     for (int i = 0; i < TYPES; i++) {
         const struct sn_hf_type *t = sn_hf_type_find(types[i]);
         const struct sn_hf_key *k;
@@ -215,8 +224,15 @@ static const char *const values[][3] = {
     {"parallel_residual", "true", "false"},
     {"sliding_window", "64", "null"},
     {"dropout", "0.25", "0.5"},
+    {"head_dim", "16", "32"},
+    {"no_rope_every", "2", "3"},
+    {"attention_scale", "0.5", "0.75"},
+    {"embed_scale", "2.0", "3.0"},
+    {"residual_scale", "0.5", "0.75"},
+    {"logits_divisor", "4.0", "8.0"},
     {"experts.count", "4", "16"},
     {"experts.top_k", "2", "3"},
+    {"experts.unnormalised", "false", "true"},
     {"experts.aux_loss", "0.25", "0.5"},
 };
 
@@ -267,9 +283,10 @@ static void setup(struct bench *b, const char *type)
     b->base = json_object();
     (void)json_object_set_new(b->base, "model_type", json_string(type));
     for (int i = 0; (k = sn_hf_key_at(b->type, i)); i++)
-        if (k->class == SN_HF_USED)
+        if (k->class == SN_HF_USED && !strchr(k->name, '.'))
             (void)json_object_set_new(b->base, k->name, value_of(k->ours, 0));
-    for (int i = 0; i < 2 && strcmp(type, "qwen2") == 0; i++) /* or a window would be no window */
+    bool windows = strcmp(type, "qwen2") == 0 || strcmp(type, "qwen3") == 0;
+    for (int i = 0; i < 2 && windows; i++) /* or a window would be no window */
         (void)json_object_set_new(b->base, i ? "sliding_window" : "max_window_layers",
                                   json_integer(i));
     bool good = read_with(b, "x", NULL, &b->model) == SN_OK;
@@ -306,9 +323,80 @@ static int twins(const struct bench *b, const char *ours)
     return n;
 }
 
+/* --- scaled wavelengths --- */
+
+static const struct {
+    const char *kind, *more;
+} scaled[] = {
+    {"linear", "{\"factor\": 2.0}"},
+    {"dynamic", "{\"factor\": 2.0}"},
+    {"yarn", "{\"factor\": 2.0, \"original_max_position_embeddings\": 16}"},
+    {"llama3", "{\"factor\": 2.0, \"original_max_position_embeddings\": 16, "
+               "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0}"},
+    {"longrope", "{\"original_max_position_embeddings\": 16, \"factor\": 2.0}"},
+};
+
+static json_t *list_of(int n, double v)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        (void)json_array_append_new(list, json_real(v));
+    return list;
+}
+
+/* rope_parameters of kind i. */
+static json_t *rope_of(const struct bench *b, int i, const char *type_key)
+{
+    json_t *o = json_loads(scaled[i].more, 0, NULL);
+    int pairs = sn_model_rotated(&b->model) / 2;
+    (void)json_object_set_new(o, type_key, json_string(scaled[i].kind));
+    if (strcmp(scaled[i].kind, "longrope") == 0) {
+        (void)json_object_set_new(o, "short_factor", list_of(pairs, 1.5));
+        (void)json_object_set_new(o, "long_factor", list_of(pairs, 2.5));
+    }
+    return o;
+}
+
+/* A key changes the models of kinds that read it and no others, and one that is needed is asked for. */
+static bool is_used_by_kinds(struct bench *b, const struct sn_hf_key *k)
+{
+    struct sn_model_config plain, with;
+    const char *key = strchr(k->name, '.') + 1, *ours = strchr(k->ours, '.') + 1;
+    bool good = true, read = false;
+    bool list = strcmp(key, "short_factor") == 0 || strcmp(key, "long_factor") == 0;
+    for (int i = 0; i < (int)(sizeof(scaled) / sizeof(scaled[0])); i++) {
+        json_t *o = rope_of(b, i, "rope_type"), *other = json_deep_copy(o),
+               *lacks = json_deep_copy(o);
+        json_t *v = list                           ? list_of(sn_model_rotated(&b->model) / 2, 3.5)
+                    : strcmp(key, "truncate") == 0 ? json_false()
+                    : strncmp(key, "original", 8) == 0 ? json_integer(8)
+                                                       : json_real(2.75);
+        enum sn_hf_reads reads = sn_hfconfig_rope_reads(scaled[i].kind, ours);
+        (void)json_object_set_new(other, key, v);
+        (void)json_object_del(lacks, key);
+        good = good && read_with(b, "rope_parameters", o, &plain) == SN_OK &&
+               !is_same_model(b, &plain) &&
+               read_with(b, "rope_parameters", other, &with) == SN_OK &&
+               (memcmp(&plain, &with, sizeof(plain)) == 0) == (reads == SN_HF_READS_NOT);
+        bool asked =
+            read_with(b, "rope_parameters", lacks, &with) == SN_EINPUT && strstr(b->err.text, key);
+        bool derived = strcmp(key, "factor") == 0 && strcmp(scaled[i].kind, "longrope") == 0;
+        good = good && asked == (reads == SN_HF_READS_ALWAYS && !derived);
+        read = read || reads != SN_HF_READS_NOT;
+    }
+    json_t *none = json_pack("{s: s, s: f}", "rope_type", "default", "factor", 8.0);
+    return good && read && read_with(b, "rope_parameters", none, &with) == SN_OK &&
+           is_same_model(b, &with);
+}
+
 static bool is_used(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config m;
+    if (strcmp(k->ours, "rope_scaling.type") == 0)
+        return read_with(b, "rope_parameters", rope_of(b, 0, "rope_type"), &m) == SN_OK &&
+               !is_same_model(b, &m) && m.rope_scaling.kind == SN_ROPE_LINEAR;
+    if (strncmp(k->ours, "rope_scaling.", 13) == 0)
+        return is_used_by_kinds(b, k);
     if (twins(b, k->ours) > 1) /* must all agree */
         return read_with(b, k->name, value_of(k->ours, 1), &m) == SN_EINPUT &&
                strstr(b->err.text, "differs from");
@@ -327,6 +415,8 @@ static bool is_alias(struct bench *b, const struct sn_hf_key *k)
     const struct sn_hf_key *of = sn_hf_key_of(b->type, k);
     if (of->class != SN_HF_USED)
         return true; /* of an object: its keys are tried by themselves */
+    if (strncmp(of->ours, "rope_scaling.", 13) == 0)
+        return true; /* rope_scaling_is_rope_parameters() */
     bool same = read_with(b, k->name, value_of(of->ours, 0), &m) == SN_OK && is_same_model(b, &m);
     bool at_odds = read_with(b, k->name, value_of(of->ours, 1), &m) == SN_EINPUT &&
                    strstr(b->err.text, k->name) && strstr(b->err.text, of->name);
@@ -371,6 +461,21 @@ static bool is_repeated(struct bench *b, const struct sn_hf_key *k)
            strstr(b->err.text, k->name) && strstr(b->err.text, k->ours);
 }
 
+static bool is_every(struct bench *b, const struct sn_hf_key *k)
+{
+    struct sn_model_config m;
+    int n = (int)json_integer_value(json_object_get(b->base, k->ours));
+    json_t *right = json_array(), *wrong = json_array();
+    for (int i = 0; i < 6; i++) {
+        (void)json_array_append_new(right, json_integer((i + 1) % n != 0));
+        (void)json_array_append_new(wrong, json_integer(1));
+    }
+    return read_with(b, k->name, json_null(), &m) == SN_OK && is_same_model(b, &m) &&
+           read_with(b, k->name, right, &m) == SN_OK && is_same_model(b, &m) &&
+           read_with(b, k->name, wrong, &m) == SN_EINPUT && strstr(b->err.text, k->name) &&
+           read_with(b, k->name, json_true(), &m) == SN_EINPUT;
+}
+
 static bool is_inert(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config m;
@@ -400,12 +505,16 @@ static void values_are_what_the_table_says(const char *type)
 {
     static bool (*const check[])(struct bench *, const struct sn_hf_key *) = {
         [SN_HF_USED] = is_used,     [SN_HF_FIXED] = is_fixed, [SN_HF_REPEAT] = is_repeated,
-        [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias, [SN_HF_INERT] = is_inert};
-    static const char *const what[] = {"used",      "fixed",        "repeated",
-                                       "an object", "another name", "inert"};
+        [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias, [SN_HF_INERT] = is_inert,
+        [SN_HF_EVERY] = is_every};
+    static const char *const what[] = {
+        [SN_HF_USED] = "used",        [SN_HF_FIXED] = "fixed",      [SN_HF_REPEAT] = "repeated",
+        [SN_HF_EVERY] = "every n-th", [SN_HF_OBJECT] = "an object", [SN_HF_ALIAS] = "another name",
+        [SN_HF_INERT] = "inert"};
+    enum { CLASSES = sizeof(what) / sizeof(what[0]) };
     struct bench b;
     const struct sn_hf_key *k;
-    int count[6] = {0}, bad[6] = {0};
+    int count[CLASSES] = {0}, bad[CLASSES] = {0};
     setup(&b, type);
     for (int i = 0; (k = sn_hf_key_at(b.type, i)); i++) {
         count[k->class]++;
@@ -414,7 +523,7 @@ static void values_are_what_the_table_says(const char *type)
         printf("# %s is not %s: %s\n", k->name, what[k->class], b.err.text);
         bad[k->class]++;
     }
-    for (int c = 0; c < 6; c++)
+    for (int c = 0; c < CLASSES; c++)
         if (count[c] > 0)
             tap_ok(bad[c] == 0, "%s: %d keys are %s", type, count[c], what[c]);
     struct sn_model_config m;
@@ -435,14 +544,27 @@ static void rope_scaling_is_rope_parameters(void)
     tap_ok(read_with(&b, "rope_scaling.rope_type", json_string("default"), &m) == SN_OK &&
                is_same_model(&b, &m),
            "rope_scaling of type default is taken");
-    tap_ok(read_with(&b, "rope_scaling.rope_type", json_string("llama3"), &m) == SN_EINPUT &&
-               strstr(b.err.text, "rope_scaling.rope_type: llama3 is not supported"),
-           "another type is named");
-    tap_ok(read_with(&b, "rope_scaling.type", json_string("linear"), &m) == SN_EINPUT &&
-               strstr(b.err.text, "rope_scaling.type: linear is not supported"),
-           "under its older name");
-    tap_ok(read_with(&b, "rope_parameters.type", json_string("linear"), &m) == SN_EINPUT,
-           "in both objects");
+    struct sn_model_config want;
+    bool good = read_with(&b, "rope_parameters", rope_of(&b, 2, "rope_type"), &want) == SN_OK;
+    tap_ok(good && read_with(&b, "rope_scaling", rope_of(&b, 2, "rope_type"), &m) == SN_OK &&
+               memcmp(&m, &want, sizeof(m)) == 0 && m.rope_scaling.kind == SN_ROPE_YARN,
+           "yarn is yarn under both");
+    tap_ok(read_with(&b, "rope_scaling", rope_of(&b, 2, "type"), &m) == SN_OK &&
+               memcmp(&m, &want, sizeof(m)) == 0,
+           "and by the older name of its type");
+    json_t *two = rope_of(&b, 2, "type");
+    (void)json_object_set_new(two, "rope_type", json_string("linear"));
+    tap_ok(read_with(&b, "rope_scaling", two, &m) == SN_EINPUT &&
+               strstr(b.err.text, "another name"),
+           "two types are refused");
+    (void)json_object_set_new(b.base, "original_max_position_embeddings", json_integer(16));
+    tap_ok(read_with(&b, "rope_scaling", rope_of(&b, 2, "type"), &m) == SN_OK &&
+               memcmp(&m, &want, sizeof(m)) == 0,
+           "what it was scaled from may stand outside, too");
+    (void)json_object_del(b.base, "original_max_position_embeddings");
+    tap_ok(read_with(&b, "rope_scaling.rope_type", json_string("proportional"), &m) == SN_EINPUT &&
+               strstr(b.err.text, "rope_scaling.rope_type: proportional is not supported"),
+           "an unknown type is named");
     tap_ok(
         read_with(&b, "rope_scaling.rope_theta", json_integer(7), &m) == SN_EINPUT &&
             strstr(b.err.text, "rope_theta: 20000, but rope_scaling.rope_theta: 7, another name"),

@@ -7,8 +7,8 @@
  *   every gradient tensor     |g - want| <= 1e-4 max(|want|, 1e-3 global norm)
  *   the global norm           1e-5 relative
  *   biases of routers         after 20 steps, 1e-6
- * mixtral-theirs is by transformers' own Mixtral, with its balancing loss: config.json says its
- * weight (make_theirs.py). What the field has no name for (shared experts, biases) is in
+ * Those that end in -theirs are by transformers' own classes, from its own files; of routers with its
+ * balancing loss: config.json says its weight (make_theirs.py). What the field has no name for (shared experts, biases) is in
  * own.safetensors, by our names.
  */
 #include "checkpoint/format/safetensors.h"
@@ -295,11 +295,32 @@ static void parity(const char *name)
 
 int main(void)
 {
-    static const char *const names[] = {
-        "gpt2",           "gpt2-erf",       "gpt-neox",       "llama",         "llama-tied",
-        "llama-share",    "llama-freeze",   "llama-window",   "mixtral",       "mixtral-capacity",
-        "mixtral-bias",   "mixtral-shared", "mixtral-jitter", "mixtral-mixer", "mixtral-dense",
-        "mixtral-theirs", "qwen2",          "lora-all",       "lora-some"};
+    static const char *const names[] = {"gpt2",
+                                        "gpt2-erf",
+                                        "gpt-neox",
+                                        "llama",
+                                        "llama-tied",
+                                        "llama-share",
+                                        "llama-freeze",
+                                        "llama-window",
+                                        "mixtral",
+                                        "mixtral-capacity",
+                                        "mixtral-bias",
+                                        "mixtral-shared",
+                                        "mixtral-jitter",
+                                        "mixtral-mixer",
+                                        "mixtral-dense",
+                                        "mixtral-theirs",
+                                        "qwen2",
+                                        "lora-all",
+                                        "lora-some",
+                                        "llama3-theirs",
+                                        "longrope-theirs",
+                                        "smollm3-theirs",
+                                        "granite-theirs",
+                                        "qwen3-theirs",
+                                        "qwen3-moe-theirs",
+                                        "starcoder2-theirs"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

@@ -48,8 +48,9 @@ static const struct {
      "run.yaml:3:15: data.train: '~/my' begins with '~', which shells expand and run files do not; write the whole path"},
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
-     "family, layers, hidden, heads, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
-     "rope_theta, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
+     "family, layers, hidden, heads, head_dim, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
+     "rope_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
+     "rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
      "share_layers, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
@@ -129,7 +130,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral or qwen2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -137,7 +138,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd or wsd-sqrt)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral or qwen2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -175,7 +176,7 @@ static const struct {
      "scheme: auto, or leave the budget out"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
-     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, not llama; leave model.experts "
+     "run.yaml:1:107: model.experts.count: 8 needs family mixtral or qwen3-moe, not llama; leave model.experts "
      "out"},
     {MIXTRAL "}\n" TRAIN "}\n",
      "run.yaml:1:1: model.experts.count: missing; family mixtral wants a number of experts, such "
@@ -329,7 +330,7 @@ static const struct {
      "run.yaml:1:67: model.kv_heads: 2 differs from model.heads (4), but gpt2 has one "
      "key per query head; leave kv_heads out"},
     {"model: {family: llama, layers: 4, hidden: 20, heads: 4, ffn: 688, vocab: 256, seq: 128}\n" TRAIN "}\n",
-     "run.yaml:1:54: model.heads: a head is 5 wide (model.hidden / heads), but the "
+     "run.yaml:1:54: model.heads: a head is 5 wide, but the "
      "rotary embedding turns pairs; want an even width"},
     {"model: {family: gpt-neox, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:1: model.rotary_pct: 0.25 of a head of width 6 is 1, but the rotary "
@@ -351,10 +352,10 @@ static const struct {
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
     {MODEL ", activation: gelu}\n" TRAIN "}\n",
      "run.yaml:1:102: model.activation: the gate of family llama is by silu, others are not built; want silu, or "
-     "family gpt2 or gpt-neox"},
+     "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral or qwen2"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen3 or qwen3-moe"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

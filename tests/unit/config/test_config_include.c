@@ -269,8 +269,7 @@ static void config_json_is_refused_by_name(const struct place *p)
     "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500"
     static const char *const cases[][2] = {
         {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
-         "rope_scaling.type: linear is not supported: wavelengths are not scaled here; want "
-         "default"},
+         "factor is missing, which rope_type: linear is by; want a complete config.json"},
         {LLAMA ", \"attention_bias\": true}",
          "attention_bias: true is not supported: projections have no biases here; want false"},
         {LLAMA ", \"hidden_act\": \"gelu\"}",
@@ -287,20 +286,23 @@ static void config_json_is_refused_by_name(const struct place *p)
          "layer_types: sliding_attention is not supported: all layers attend alike here; want "
          "full_attention"},
         {QWEN2 ", \"sliding_window\": 8, \"layer_types\": []}",
-         "layer_types: this list is not supported: all layers attend alike here; want "
-         "full_attention"},
-        {QWEN2 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}}",
-         "rope_scaling.type: yarn is not supported: wavelengths are not scaled here; want default"},
+         "layer_types: [] is not supported: all layers attend alike here; want full_attention"},
+        {QWEN2 ", \"rope_scaling\": {\"type\": \"su\", \"factor\": 4.0}}",
+         "rope_scaling.type: su is not supported; want default, linear, dynamic, yarn, llama3 or "
+         "longrope"},
         {QWEN2 ", \"attention_bias\": [false]}",
          "unknown key 'attention_bias': it may change what the model computes; want a copy of the "
          "file without it if it does not (docs/HUGGINGFACE.md has those that are known)"},
         {LLAMA ", \"attention_bias\": [false]}",
          "attention_bias: this list is not supported: projections have no biases here; want false"},
-        {LLAMA ", \"head_dim\": 16}",
-         "head_dim: 16 is not supported; want hidden_size / num_attention_heads (8)"},
+        {LLAMA ", \"head_dim\": 15}", "model.heads: a head is 15 wide, but the rotary embedding "
+                                      "turns pairs; want an even width"},
+        {LLAMA ", \"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1], "
+               "\"long_factor\": [2]}}",
+         "model.rope_scaling.type: longrope takes a number for each pair of features that is "
+         "rotated, which are 4; short_factor has 1 and long_factor 1"},
         {LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}}",
-         "rope_parameters.rope_type: yarn is not supported: wavelengths are not scaled here; "
-         "want default"},
+         "factor is missing, which rope_type: yarn is by; want a complete config.json"},
         {LLAMA ", \"max_position_embeddings\": \"many\"}",
          "model.seq: got the text 'many'; want a whole number in 1..16777216 tokens"},
         {LLAMA ", \"num_key_value_heads\": 3}",
@@ -308,7 +310,8 @@ static void config_json_is_refused_by_name(const struct place *p)
         {"{\"model_type\": \"llama\"}",
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
-                                       "llama, mistral, mixtral or qwen2"},
+                                       "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
+                                       "qwen3_moe or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",

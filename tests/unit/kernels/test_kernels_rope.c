@@ -10,7 +10,14 @@ struct rope {
     int64_t seq, samples, rest; /* rest: columns after the heads */
     float theta;
     bool inverse;
+    bool given; /* frequencies of their own, and an amplitude */
 };
+
+static double frequency(const struct rope *p, int64_t i)
+{
+    double w = pow((double)p->theta, -2.0 * (double)i / (double)p->rotary_dim);
+    return p->given ? w / (1.5 + (double)(i % 3)) : w;
+}
 
 static void reference(const struct kt *k, const struct rope *p, double *y)
 {
@@ -21,12 +28,12 @@ static void reference(const struct kt *k, const struct rope *p, double *y)
             y[r * x->cols + c] = kt_get(x, r, c);
         for (int64_t h = 0; h < p->heads; h++)
             for (int64_t i = 0; i < half; i++) {
-                double w = pow((double)p->theta, -2.0 * (double)i / (double)p->rotary_dim);
-                double t = (double)(r % p->seq) * w * (p->inverse ? -1.0 : 1.0);
+                double t = (double)(r % p->seq) * frequency(p, i) * (p->inverse ? -1.0 : 1.0);
+                double of = p->given ? 1.25 : 1.0;
                 int64_t c = h * p->head_dim + i;
                 double lo = kt_get(x, r, c), hi = kt_get(x, r, c + half);
-                y[r * x->cols + c] = lo * cos(t) - hi * sin(t);
-                y[r * x->cols + c + half] = hi * cos(t) + lo * sin(t);
+                y[r * x->cols + c] = of * (lo * cos(t) - hi * sin(t));
+                y[r * x->cols + c + half] = of * (hi * cos(t) + lo * sin(t));
             }
     }
 }
@@ -43,6 +50,13 @@ static bool rope_case(const struct rope *p, enum sn_dtype t, int64_t pad, bool i
                                 .position.seq = p->seq,
                                 .attention.theta = p->theta,
                                 .inverse = p->inverse};
+    double w[1100];
+    for (int64_t i = 0; i < p->rotary_dim / 2; i++)
+        w[i] = frequency(p, i);
+    if (p->given) {
+        k.a.attr.attention.frequencies = w;
+        k.a.attr.attention.amplitude = 1.25f;
+    }
     if (in_place)
         kt_take(&k, 0, 0);
     else
@@ -54,9 +68,14 @@ static bool rope_case(const struct rope *p, enum sn_dtype t, int64_t pad, bool i
 }
 
 static const struct rope cases[] = {
-    {1, 2, 2, 5, 1, 0, 10000.0f, false},    {3, 64, 64, 33, 2, 0, 10000.0f, false},
-    {3, 64, 64, 33, 2, 70, 10000.0f, true}, {2, 100, 50, 65, 3, 7, 500000.0f, false},
-    {5, 16, 4, 130, 1, 0, 1e6f, true},      {1, 1200, 1100, 17, 1, 1, 10000.0f, false},
+    {1, 2, 2, 5, 1, 0, 10000.0f, false, false},
+    {3, 64, 64, 33, 2, 0, 10000.0f, false, false},
+    {3, 64, 64, 33, 2, 70, 10000.0f, true, false},
+    {2, 100, 50, 65, 3, 7, 500000.0f, false, false},
+    {5, 16, 4, 130, 1, 0, 1e6f, true, false},
+    {1, 1200, 1100, 17, 1, 1, 10000.0f, false, false},
+    {3, 64, 64, 133, 2, 70, 10000.0f, true, true},
+    {2, 100, 50, 65, 3, 7, 500000.0f, false, true},
 };
 
 static void every_case_equals_the_formula(enum sn_dtype t)
@@ -70,7 +89,7 @@ static void every_case_equals_the_formula(enum sn_dtype t)
 
 static void far_positions_keep_their_angle(void)
 {
-    static const struct rope p = {1, 8, 8, 131072, 1, 0, 10000.0f, false};
+    static const struct rope p = {1, 8, 8, 131072, 1, 0, 10000.0f, false, false};
     tap_ok(rope_case(&p, SN_F32, 0, true), "the angle is right at position 131071");
 }
 

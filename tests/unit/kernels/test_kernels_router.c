@@ -336,6 +336,77 @@ static void dense_gradient_is_the_slope(enum sn_dtype t, bool losses)
     kt_free(&k);
 }
 
+/* --- the k largest, weighed among all ---------------------------------------------------------- */
+
+/* The two largest of a row. */
+static void two_largest(const double *x, int choice[2])
+{
+    choice[0] = x[1] > x[0];
+    choice[1] = !choice[0];
+    for (int e = 2; e < E; e++) {
+        if (x[e] > x[choice[0]]) {
+            choice[1] = choice[0];
+            choice[0] = e;
+        } else if (x[e] > x[choice[1]]) {
+            choice[1] = e;
+        }
+    }
+}
+
+static void weights_may_be_among_all(void)
+{
+    struct kt k = {.magnitude = 1e-3};
+    struct sn_mat *x = kt_in(&k, 0, shape(SN_F32, T, E, 3));
+    k.a.attr.experts.of_all = true;
+    kt_out(&k, 0, shape(SN_F32, T, 2, 2), SN_WRITE);
+    kt_out(&k, 1, shape(SN_I32, T, 2, 0), SN_WRITE);
+    kt_out(&k, 2, shape(SN_F32, 1, E, 0), SN_WRITE);
+    double *w = kt_ref(&k, 0), *choice = kt_ref(&k, 1), *counts = kt_ref(&k, 2), row[E], p[E];
+    for (int64_t r = 0; r < T; r++) {
+        int chosen[2];
+        row_of(x, r, row);
+        softmax(row, p);
+        two_largest(row, chosen);
+        for (int j = 0; j < 2; j++) {
+            w[2 * r + j] = p[chosen[j]];
+            choice[2 * r + j] = chosen[j];
+            counts[chosen[j]]++;
+        }
+    }
+    tap_ok(kt_check(&k, SN_OP_ROUTE, 1e-6), "ROUTE, weights among all experts");
+    kt_free(&k);
+}
+
+static void their_gradient_is_the_slope(enum sn_dtype t)
+{
+    struct kt k = {.magnitude = 1e-2, .scalars = step_9};
+    k.a.attr.experts.of_all = true;
+    struct sn_mat *dw = kt_in(&k, 0, shape(SN_F32, T, 2, 1));
+    struct sn_mat *x = kt_in(&k, 1, shape(SN_F32, T, E, 0)),
+                  *c = kt_in(&k, 2, shape(SN_I32, T, 2, 0));
+    kt_out(&k, 0, shape(t, T, E, 0), SN_WRITE);
+    double *dx = kt_ref(&k, 0), row[E], p[E];
+    for (int64_t r = 0; r < T; r++) {
+        int chosen[2];
+        row_of(x, r, row);
+        two_largest(row, chosen);
+        for (int j = 0; j < 2; j++)
+            kt_set(c, r, j, chosen[j]);
+        for (int e = 0; e < E; e++) {
+            double at = row[e], h = 1e-5, value[2];
+            for (int side = 0; side < 2; side++) {
+                row[e] = side ? at - h : at + h;
+                softmax(row, p);
+                value[side] = kt_get(dw, r, 0) * p[chosen[0]] + kt_get(dw, r, 1) * p[chosen[1]];
+            }
+            dx[r * E + e] = (value[0] - value[1]) / (2 * h);
+            row[e] = at;
+        }
+    }
+    tap_ok(kt_check(&k, SN_OP_ROUTE_DX, 1e-4), "ROUTE_DX of them, to %s", sn_dtype_name(t));
+    kt_free(&k);
+}
+
 /* H(mean p) - mean H(p) of rows: 0 where all are alike, log n where each has one of n experts. */
 static double information_of(struct kt *k, double *want)
 {
@@ -398,6 +469,9 @@ int main(void)
 {
     dense_weights_are_the_softmax();
     information_is_measured();
+    weights_may_be_among_all();
+    for (int t = 0; t < 3; t++)
+        their_gradient_is_the_slope((enum sn_dtype[]){SN_F32, SN_BF16, SN_F16}[t]);
     every_token_has_a_place_at_every_expert_here();
     for (int t = 0; t < 3; t++)
         for (int losses = 0; losses < 2; losses++)

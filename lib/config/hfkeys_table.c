@@ -1,0 +1,295 @@
+/*
+ * hfkeys_table.c - the table of Hugging Face's keys: those of each class's own, and the types.
+ *
+ * tests/parity/test_hfconfig.c walks all keys of those classes, in transformers 4 and 5, and others that
+ * published files hold; what a key does was read in their code, and values of ours in place of theirs
+ * were tried there.
+ */
+#include "lib/config/hfkeys_table.h"
+
+/* clang-format off */
+static const struct sn_hf_key gpt2_keys[] = {
+    {USED("n_layer", "layers", "12")},
+    {USED("n_embd", "hidden", "768")},
+    {USED("n_head", "heads", "12")},
+    {USED("n_inner", "ffn", "null")},
+    {USED("vocab_size", "vocab", "50257")},
+    {USED("n_positions", "seq", "1024")},
+    {USED("layer_norm_epsilon", "norm_eps", "1e-05")},
+    {USED("initializer_range", "init_std", "0.02")},
+    {USED("tie_word_embeddings", "tied_embeddings", "true")},
+    {USED("activation_function", "activation", "gelu_new"), GELUS},
+    {FIXED("scale_attn_weights", "scores are divided by the root of a head's width here", "true"), WRITTEN},
+    {FIXED("scale_attn_by_inverse_layer_idx", "scores are not divided by the layer's number here", "false"), WRITTEN},
+    {USED("resid_pdrop", "dropout", "0.1")},
+    {USED("embd_pdrop", "dropout", "0.1")},
+    {USED("attn_pdrop", "dropout", "0.1")},
+    {ALIAS("num_hidden_layers", "n_layer")},
+    {ALIAS("hidden_size", "n_embd")},
+    {ALIAS("num_attention_heads", "n_head")},
+    {ALIAS("max_position_embeddings", "n_positions")},
+    {REPEAT("head_dim", "n_embd"), .per = "n_head"},
+    {FIXED("rope_theta", "this class has no rotary embedding", "null")},
+    {FIXED("rope_scaling", "this class has no rotary embedding", "null")},
+    {FIXED("partial_rotary_factor", "this class has no rotary embedding", "null")},
+    {INERT("n_ctx", "size of an old buffer of masks")},
+    {INERT("reorder_and_upcast_attn", "order of operations in half precision")},
+    {INERT("n_special", "read by no class")},
+    {INERT("predict_special_tokens", "read by no class")},
+    {INERT("output_past", "old name of use_cache")},
+    {INERT("summary_type", "head of another task")},
+    {INERT("summary_use_proj", "head of another task")},
+    {INERT("summary_activation", "head of another task")},
+    {INERT("summary_proj_to_labels", "head of another task")},
+    {INERT("summary_first_dropout", "head of another task")},
+    {INERT("summary_last_dropout", "head of another task")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key neox_keys[] = {
+    {USED("num_hidden_layers", "layers", REQUIRED)},
+    {USED("hidden_size", "hidden", REQUIRED)},
+    {USED("num_attention_heads", "heads", REQUIRED)},
+    {USED("intermediate_size", "ffn", REQUIRED)},
+    {USED("vocab_size", "vocab", REQUIRED)},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("layer_norm_eps", "norm_eps", "1e-05")},
+    {USED("initializer_range", "init_std", "0.02")},
+    {USED("tie_word_embeddings", "tied_embeddings", "false")},
+    {USED("rotary_pct", "rotary_pct", "0.25")},
+    {USED("rotary_emb_base", "rope_theta", "10000")},
+    {USED("use_parallel_residual", "parallel_residual", "true")},
+    {USED("hidden_act", "activation", "gelu"), GELUS},
+    {FIXED("attention_bias", "projections have biases here", "true"), WRITTEN},
+    {USED("hidden_dropout", "dropout", "0.0")},
+    {USED("attention_dropout", "dropout", "0.0")},
+    {ALIAS("rope_parameters.rope_theta", "rotary_emb_base")},
+    {ALIAS("rope_parameters.partial_rotary_factor", "rotary_pct")},
+    {REPEAT("rope_theta", "rotary_emb_base")},
+    {REPEAT("partial_rotary_factor", "rotary_pct")},
+    {REPEAT("head_dim", "hidden_size"), .per = "num_attention_heads"},
+    {INERT("attention_probs_dropout_prob", "read by no class")},
+    {INERT("hidden_dropout_prob", "read by no class")},
+    {INERT("custom_pipelines", "how to call it")},
+    {.name = NULL},
+};
+
+/* What llama and its descendants share. */
+static const struct sn_hf_key swiglu_keys[] = {
+    {USED("num_hidden_layers", "layers", REQUIRED)},
+    {USED("hidden_size", "hidden", REQUIRED)},
+    {USED("num_attention_heads", "heads", REQUIRED)},
+    {USED("vocab_size", "vocab", REQUIRED)},
+    {USED("initializer_range", "init_std", "0.02")},
+    {FIXED("hidden_act", "the feed-forward part is SwiGLU here", "silu", "swish"), WRITTEN},
+    {FIXED("attention_dropout", "model.dropout drops other activations too", "0.0"), WRITTEN},
+    {INERT("max_sequence_length", "read by no class")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key untied_keys[] = {
+    {USED("tie_word_embeddings", "tied_embeddings", "false")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key tied_keys[] = {
+    {USED("tie_word_embeddings", "tied_embeddings", "true")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key dense_keys[] = {
+    {USED("intermediate_size", "ffn", REQUIRED)},
+    {.name = NULL},
+};
+
+/* Of those that rotate heads whole. */
+static const struct sn_hf_key whole_heads_keys[] = {
+    {ALIAS("rope_parameters.rope_theta", "rope_theta")},
+    {FIXED("rope_parameters.partial_rotary_factor", "heads are rotated whole in this class", "1.0", "null")},
+    {FIXED("partial_rotary_factor", "heads are rotated whole in this class", "1.0", "null")},
+    {.name = NULL},
+};
+
+/* Of those whose heads are as wide as hidden_size and num_attention_heads make them unless the file says it. */
+static const struct sn_hf_key head_dim_keys[] = {
+    {USED("head_dim", "head_dim", "null")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key llama_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "null")},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("mlp_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("sliding_window", "this class has none", "null")},
+    {FIXED("rope_interleaved", "halves of a head are turned here, not neighbours", "false")},
+    {INERT("is_llama_config", "read by no class")},
+    {INERT("pretraining_tp", "products in slices, with the same sums")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key mistral_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "8"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "131072")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("sliding_window", "sliding_window", "4096"), NULL_OK, WINDOW},
+    {FIXED("attention_bias", "projections have no biases here", "false")},
+    {FIXED("mlp_bias", "projections have no biases here", "false")},
+    {FIXED("layer_types", "all layers are alike here", "null")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key mixtral_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "8"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "131072")},
+    {USED("rms_norm_eps", "norm_eps", "1e-05")},
+    {USED("rope_theta", "rope_theta", "1000000")},
+    {USED("sliding_window", "sliding_window", "null"), WINDOW},
+    {USED("num_local_experts", "experts.count", "8")},
+    {USED("num_experts_per_tok", "experts.top_k", "2")},
+    {USED("router_aux_loss_coef", "experts.aux_loss", "0.001"), SCALED},
+    {FIXED("router_jitter_noise", "experts would see the noise too", "0.0"), WRITTEN},
+    {FIXED("attention_bias", "projections have no biases here", "false")},
+    {FIXED("mlp_bias", "projections have no biases here", "false")},
+    {ALIAS("num_experts", "num_local_experts")},
+    {INERT("output_router_logits", "what a call returns; here experts.aux_loss decides alone")},
+    {.name = NULL},
+};
+
+/* Windows of qwen2 and qwen3. */
+static const struct sn_hf_key qwen_window_keys[] = {
+    {FIXED("use_sliding_window", "a window that cuts something off is not built", "false"), WRITTEN,
+        .idle = {{"max_window_layers", "num_hidden_layers"},
+                 {"sliding_window", "max_position_embeddings", "sliding_window",
+                  "max_window_layers", "window_from"}}},
+    {INERT("sliding_window", "where it counts, use_sliding_window is refused"), .value = "4096"},
+    {INERT("max_window_layers", "where it counts, use_sliding_window is refused"), .value = "28"},
+    {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true,
+        .idle = {{"sliding_window", "max_position_embeddings", "sliding_window"}}},
+    {.name = NULL},
+};
+
+/* Its code has biases of q, k and v alone, without a key for them. */
+static const struct sn_hf_key qwen2_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "32"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "32768")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {FIXED("use_mrope", "positions are those of text here", "false")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key smollm3_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "4"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "32768")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "2000000")},
+    {USED("no_rope_layer_interval", "no_rope_every", "4")},
+    {EVERY("no_rope_layers", "no_rope_layer_interval")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("mlp_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("use_sliding_window", "a window that cuts something off is not built", "false"), WRITTEN},
+    {INERT("sliding_window", "where it counts, use_sliding_window is refused")},
+    {INERT("max_window_layers", "read by no class")},
+    {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true},
+    {INERT("pretraining_tp", "products in slices, with the same sums")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key granite_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "null")},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("embedding_multiplier", "embed_scale", "1.0")},
+    {USED("attention_multiplier", "attention_scale", "1.0")},
+    {USED("residual_multiplier", "residual_scale", "1.0")},
+    {USED("logits_scaling", "logits_divisor", "1.0")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("mlp_bias", "projections have no biases here", "false"), WRITTEN},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key starcoder2_keys[] = {
+    {USED("num_hidden_layers", "layers", REQUIRED)},
+    {USED("hidden_size", "hidden", REQUIRED)},
+    {USED("num_attention_heads", "heads", REQUIRED)},
+    {USED("intermediate_size", "ffn", REQUIRED)},
+    {USED("vocab_size", "vocab", REQUIRED)},
+    {USED("num_key_value_heads", "kv_heads", "2")},
+    {USED("max_position_embeddings", "seq", "4096")},
+    {USED("norm_epsilon", "norm_eps", "1e-05")},
+    {USED("initializer_range", "init_std", "0.018042")},
+    {USED("tie_word_embeddings", "tied_embeddings", "true")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("sliding_window", "sliding_window", "null"), WINDOW},
+    {USED("hidden_act", "activation", "gelu_pytorch_tanh"), GELUS_OF_TORCH},
+    {FIXED("use_bias", "projections have biases here", "true"), WRITTEN},
+    {USED("residual_dropout", "dropout", "0.0")},
+    {USED("embedding_dropout", "dropout", "0.0")},
+    {USED("attention_dropout", "dropout", "0.0")},
+    {FIXED("layer_types", "all layers are alike here", "null")},
+    {INERT("mlp_type", "read by no class")},
+    {INERT("norm_type", "read by no class")},
+    {INERT("activation_function", "read by no class")},
+    {.name = NULL},
+};
+
+/* Its code has norms of q and k for each head, without a key for them. */
+static const struct sn_hf_key qwen3_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "32"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "32768")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("head_dim", "head_dim", "128")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key qwen3_moe_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "4"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "32768")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("num_local_experts", "experts.count", "128"), .as = "num_experts"}, /* that of transformers 4 */
+    {ALIAS("num_experts", "num_local_experts")},
+    {USED("num_experts_per_tok", "experts.top_k", "8")},
+    {USED("moe_intermediate_size", "ffn", "768")},
+    {USED("router_aux_loss_coef", "experts.aux_loss", "0.001"), SCALED},
+    {USED("norm_topk_prob", "experts.unnormalised", "false"), NEGATED},
+    {FIXED("decoder_sparse_step", "every layer has experts here", "1"), WRITTEN},
+    {FIXED("mlp_only_layers", "every layer has experts here", "null", "[]")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("use_sliding_window", "a window that cuts something off is not built", "false"), WRITTEN},
+    {INERT("sliding_window", "where it counts, use_sliding_window is refused")},
+    {INERT("max_window_layers", "where it counts, use_sliding_window is refused")},
+    {INERT("intermediate_size", "of layers without experts, of which there are none")},
+    {INERT("output_router_logits", "what a call returns; here experts.aux_loss decides alone")},
+    {.name = NULL},
+};
+
+#define DENSE  swiglu_keys, dense_keys
+#define ROTARY whole_heads_keys, sn_hf_rope_keys, sn_hf_base_keys
+
+/* Of types of one family, the first that knows all keys of a model is written. */
+const struct sn_hf_type sn_hf_types[] = {
+    {"gpt2", SN_GPT2, "GPT2LMHeadModel", {gpt2_keys, sn_hf_base_keys}},
+    {"gpt_neox", SN_GPT_NEOX, "GPTNeoXForCausalLM", {neox_keys, sn_hf_rope_keys, sn_hf_base_keys}},
+    {"llama", SN_LLAMA, "LlamaForCausalLM", {DENSE, untied_keys, head_dim_keys, llama_keys, ROTARY}},
+    {"mistral", SN_LLAMA, "MistralForCausalLM", {DENSE, untied_keys, head_dim_keys, mistral_keys, ROTARY}},
+    {"smollm3", SN_LLAMA, "SmolLM3ForCausalLM", {DENSE, tied_keys, head_dim_keys, smollm3_keys, ROTARY}},
+    {"granite", SN_LLAMA, "GraniteForCausalLM", {DENSE, untied_keys, head_dim_keys, granite_keys, ROTARY}},
+    {"mixtral", SN_MIXTRAL, "MixtralForCausalLM", {DENSE, untied_keys, head_dim_keys, mixtral_keys, ROTARY}},
+    {"qwen2", SN_QWEN2, "Qwen2ForCausalLM", {DENSE, untied_keys, head_dim_keys, qwen2_keys, qwen_window_keys, ROTARY}},
+    {"qwen3", SN_QWEN3, "Qwen3ForCausalLM", {DENSE, untied_keys, qwen3_keys, qwen_window_keys, ROTARY}},
+    {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
+    {"starcoder2", SN_STARCODER2, "Starcoder2ForCausalLM", {starcoder2_keys, head_dim_keys, ROTARY}},
+};
+/* clang-format on */
+
+const int sn_hf_n_types = sizeof(sn_hf_types) / sizeof(sn_hf_types[0]);
+_Static_assert(sizeof(sn_hf_types) / sizeof(sn_hf_types[0]) <= SN_HF_TYPES_MOST,
+               "room for more types");

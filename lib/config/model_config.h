@@ -1,0 +1,116 @@
+/*
+ * model_config.h - the model section of the run file.
+ */
+#ifndef SN_MODEL_CONFIG_H
+#define SN_MODEL_CONFIG_H
+
+#include "lib/config/family.h"
+
+#include <stdbool.h>
+
+enum sn_router {
+    SN_ROUTER_SOFTMAX,
+    SN_ROUTER_SPARSEMIXER,
+    SN_ROUTER_DENSE /* in training; otherwise softmax */
+};
+
+enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
+
+struct sn_experts_config {  /* of a layer that has experts */
+    int count, top_k;       /* count 0: none */
+    int shared;             /* experts that every token visits beside its own */
+    int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
+    double capacity_factor; /* 0: dropless */
+    double aux_loss, z_loss;
+    enum sn_router_bias bias; /* of the choice alone, moved by counts */
+    double bias_rate;
+    double jitter; /* of routers' inputs in training: factors 1 - jitter .. 1 + jitter */
+    enum sn_router router;
+    bool unnormalised;  /* weights of a token's experts are probabilities among all of them */
+    double mixer_range; /* of a sparsemixer: how near the largest logit what may be drawn is */
+};
+
+/* Numbers, for example one for each pair of features of a head that is rotated. */
+enum { SN_FLOATS_MAX = 128 };
+struct sn_floats {
+    int n;
+    double v[SN_FLOATS_MAX];
+};
+
+enum sn_rope_kind {
+    SN_ROPE_PLAIN,
+    SN_ROPE_LINEAR,
+    SN_ROPE_DYNAMIC,
+    SN_ROPE_YARN,
+    SN_ROPE_LLAMA3,
+    SN_ROPE_LONGROPE
+};
+
+/* How wavelengths of the rotary embedding are scaled (lib/model/rope.c has the formulas). A kind reads
+ * some of the numbers; others have no effect. */
+struct sn_rope_config {
+    enum sn_rope_kind kind;
+    double factor;
+    int original_seq; /* tokens of the sequences before; 0: model.seq */
+    double low_freq_factor, high_freq_factor;
+    double beta_fast, beta_slow;
+    double attention_factor; /* of sines and cosines; 0: as the kind has it */
+    double mscale, mscale_all_dim;
+    bool truncate;
+    struct sn_floats short_factor, long_factor;
+};
+
+/* Members of which 0 says "as usual" are asked for by the functions below. */
+struct sn_model_config {
+    enum sn_family family;
+    int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
+    int head_dim;                                         /* 0: hidden / heads */
+    enum sn_activation activation;
+    bool tied_embeddings;
+    double rope_theta;
+    struct sn_rope_config rope_scaling;
+    int no_rope_every;      /* layers n - 1, 2 n - 1, ... rotate nothing; 0: all do */
+    double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */
+    int sliding_window;     /* tokens that a token attends to, itself included; 0: all before it */
+    int window_from;        /* layers before this one have no window */
+    int global_every;       /* nor have layers n - 1, 2 n - 1, ...; 0: all others have it */
+    double score_cap;       /* cap tanh(score / cap); 0: none */
+    bool parallel_residual; /* attention and ffn read the same input */
+    double attention_scale; /* of scores; 0: one over the root of a head's width */
+    double embed_scale;     /* of what the embedding gives; 0: 1, or as the family has it */
+    double residual_scale;  /* of what attention and feed-forward add; 0: 1 */
+    double logits_divisor;  /* 0: 1 */
+    double norm_eps, init_std, dropout;
+    int share_layers;
+    struct sn_experts_config experts;
+};
+
+/* Features of a head. */
+static inline int sn_model_head_dim(const struct sn_model_config *m)
+{
+    return m->head_dim > 0 ? m->head_dim : m->hidden / m->heads;
+}
+/* Features of all query heads. */
+static inline int sn_model_query_width(const struct sn_model_config *m)
+{
+    return m->head_dim > 0 ? m->heads * m->head_dim : m->hidden;
+}
+/* Features of a head that the rotary embedding turns. */
+static inline int sn_model_rotated(const struct sn_model_config *m)
+{
+    return (int)(m->rotary_pct * sn_model_head_dim(m) + 1e-9); /* 0.58 of 100 is 57.99999... */
+}
+/* Tokens that a token attends to in a layer, itself included; 0: all before it. */
+static inline int sn_layer_window(const struct sn_model_config *m, int layer)
+{
+    bool global =
+        layer < m->window_from || (m->global_every > 0 && (layer + 1) % m->global_every == 0);
+    return global || m->sliding_window >= m->seq ? 0 : m->sliding_window;
+}
+/* Has a layer a window, or scores a cap? */
+static inline bool sn_model_has_mask(const struct sn_model_config *m)
+{
+    return m->score_cap > 0 || (m->sliding_window > 0 && m->sliding_window < m->seq);
+}
+
+#endif

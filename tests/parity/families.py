@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Random small models of each family that transformers has, held against sennit.
+
+  families.py BUILD WORK [--draws N] [--seed S] [TYPE...]      needs torch, transformers and safetensors
+
+For each type N models with traits drawn at random (heads and their width, depth, tied embeddings, scaled
+wavelengths, multipliers, experts ...) and random weights. Of each, in files as transformers writes them:
+
+  logits      of a sequence, fp32: within 1e-5 of the largest; and the same first choice at each place
+  gradients   all tensors': of transformers' loss in float64, against what one step of SGD with a rate of
+              1 takes off the weights: within 1e-4 of a tensor's largest, or of 1e-3 of all tensors'
+  round trip  sennit-convert --from safetensors, then --to safetensors: the same names and bytes
+
+BUILD is a build with bin/ and tests/unit/test_logits. Prints TAP without a plan; exit 1 if a point fails.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import torch
+import transformers as hf
+from safetensors.torch import load_file
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from make_fixtures import write_dataset  # noqa: E402
+
+SEQ, VOCAB = 24, 61
+CLASS = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
+         "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2"}
+bad = points = 0
+
+
+def say(good, text, why=""):
+    global bad, points
+    points += 1
+    bad += not good
+    print(f"{'ok' if good else 'not ok'} {points} - {text}", flush=True)
+    if not good and why:
+        print("# " + why.strip().replace("\n", "\n# "), flush=True)
+    return good
+
+
+# ---- draws ---------------------------------------------------------------------------------------
+
+def rope(r, pairs, theta):
+    """rope_parameters of any type; sequences are longer than what they are scaled from, or not."""
+    kind = r.choice(["default", "linear", "dynamic", "yarn", "llama3", "longrope"])
+    p = dict(rope_type=kind, rope_theta=theta)
+    if kind != "default":
+        p["factor"] = r.choice([2.0, 4.0, 8.0])
+    if kind in ("yarn", "llama3", "longrope"):
+        p["original_max_position_embeddings"] = r.choice([8, 16])
+    if kind == "llama3":
+        p |= dict(low_freq_factor=1.0, high_freq_factor=4.0)
+    if kind == "yarn":
+        p |= r.choice([{}, dict(beta_fast=16.0, beta_slow=2.0), dict(attention_factor=1.25), dict(truncate=False),
+                       dict(mscale=1.5, mscale_all_dim=0.5)])
+    if kind == "longrope":
+        p |= dict(short_factor=[r.uniform(1, 2) for _ in range(pairs)],
+                  long_factor=[r.uniform(1, 8) for _ in range(pairs)])
+        if r.random() < 0.5:
+            del p["factor"]
+    return p
+
+
+def draw(r, kind):
+    heads, kv = r.choice([(4, 2), (4, 4), (4, 1), (6, 3), (2, 2)])
+    width = r.choice([8, 16])
+    own = kind not in ("starcoder2",) and r.random() < 0.5
+    c = dict(vocab_size=VOCAB, num_hidden_layers=r.choice([1, 2, 3]), num_attention_heads=heads,
+             num_key_value_heads=kv, hidden_size=heads * r.choice([8, 10, 12]) if own else heads * width,
+             intermediate_size=r.choice([24, 40, 56]), max_position_embeddings=r.choice([SEQ, 2 * SEQ]),
+             tie_word_embeddings=r.random() < 0.5, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    if own or kind in ("qwen3", "mistral", "mixtral"):  # two of which stumble without it
+        c["head_dim"] = width
+    c["rope_parameters"] = rope(r, width // 2, r.choice([100.0, 10000.0, 500000.0]))
+    if kind == "starcoder2":
+        c |= dict(norm_epsilon=r.choice([1e-5, 1e-2]), hidden_act=r.choice(["gelu_pytorch_tanh", "gelu"]))
+    else:
+        c["rms_norm_eps"] = r.choice([1e-6, 1e-2])
+    if kind == "mistral":
+        c["sliding_window"] = None
+    if kind == "smollm3":
+        c["no_rope_layer_interval"] = r.choice([1, 2, 3])
+    if kind == "granite":
+        c |= dict(embedding_multiplier=r.choice([1.0, 12.0]), attention_multiplier=r.choice([0.0625, 0.25]),
+                  residual_multiplier=r.choice([1.0, 0.22]), logits_scaling=r.choice([1.0, 8.0]))
+    if kind == "mixtral":
+        c |= dict(num_local_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), router_aux_loss_coef=0.0)
+    if kind == "qwen3_moe":
+        c |= dict(num_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.5,
+                  moe_intermediate_size=r.choice([16, 24]), router_aux_loss_coef=0.0)
+    return c
+
+
+def make(at, kind, c, seed):
+    shutil.rmtree(at, ignore_errors=True)
+    torch.manual_seed(seed)
+    config = getattr(hf, CLASS[kind] + "Config")(**c)
+    config._attn_implementation = "eager"
+    model = getattr(hf, CLASS[kind] + "ForCausalLM")(config)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn_like(p) * (p.shape[-1] ** -0.5 if p.dim() > 1 else 0.2) + (p.dim() == 1))
+    model.save_pretrained(at)
+    return model.eval()
+
+
+# ---- checks --------------------------------------------------------------------------------------
+
+def run(*words):
+    p = subprocess.run(words, capture_output=True, text=True)
+    return p.returncode, p.stdout, p.stderr
+
+
+def logits_agree(model, at, name, tokens):
+    rc, out, err = run(f"{BUILD}/tests/unit/test_logits", at, *map(str, tokens))
+    if not say(rc == 0, f"{name}: is read", err):
+        return
+    ours = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()], dtype=torch.float64)
+    with torch.no_grad():
+        theirs = model(input_ids=torch.tensor([tokens])).logits[0].double()
+    off = ((ours - theirs).abs().max() / max(theirs.abs().max().item(), 1)).item()
+    top = theirs.topk(2).values
+    clear = top[:, 0] - top[:, 1] > 1e-4
+    same = bool((ours.argmax(-1) == theirs.argmax(-1))[clear].all())
+    say(off <= 1e-5 and same, f"{name}: the same logits (off {off:.0e})", f"greedy: {same}")
+
+
+def gradients_of(model, batch):
+    model = model.double()
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")
+    logits = model(input_ids=batch[:, :-1]).logits
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
+    return {n: p.grad for n, p in model.named_parameters()}
+
+
+def stepped(at, name):
+    """One step of SGD by sennit, exported: its files."""
+    out, back, file = (os.path.join(WORK, x) for x in ("run", "stepped", "run.yaml"))
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.rmtree(back, ignore_errors=True)
+    with open(file, "w") as f:
+        f.write(f"run: {{output: {out}, backend: cpu, threads: 1}}\nmodel: {{config: {at}/config.json, seq: {SEQ}}}\n"
+                f"data: {{train: {WORK}/tok, order: sequential}}\n"
+                "train: {steps: 1, global_batch: 2, optimizer: {kind: sgd, lr: 1.0, momentum: 0.0, "
+                f"weight_decay: 0.0, clip: 0.0}}, schedule: {{kind: constant, warmup: 0}}, init_from: {at}}}\n"
+                "checkpoint: {every: 1}\n")
+    rc, _, err = run(f"{BUILD}/bin/sennit-train", file)
+    if rc == 0:
+        rc, _, err = run(f"{BUILD}/bin/sennit-convert", f"{out}/ckpt", back, "--to", "safetensors")
+    say(rc == 0, f"{name}: takes a step", err)
+    return load_file(os.path.join(back, "model.safetensors")) if rc == 0 else None
+
+
+def split(tensors):
+    """Stacks of experts as transformers 5 has them in memory, as its files have them."""
+    out = {}
+    for n, t in tensors.items():
+        if n.endswith("experts.gate_up_proj"):
+            for e, both in enumerate(t):
+                gate, up = both.chunk(2)
+                out |= {n[:-12] + f"{e}.gate_proj.weight": gate, n[:-12] + f"{e}.up_proj.weight": up}
+        elif n.endswith("experts.down_proj"):
+            out |= {n[:-9] + f"{e}.down_proj.weight": d for e, d in enumerate(t)}
+        else:
+            out[n] = t
+    if any(".block_sparse_moe." in n for n in LAST):
+        words = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+        out = {n.replace(".mlp.", ".block_sparse_moe."): t for n, t in out.items()}
+        for a, b in words.items():
+            out = {n.replace(a, b): t for n, t in out.items()}
+    return out
+
+
+def gradients_agree(model, at, name, batch):
+    global LAST
+    new, old = stepped(at, name), load_file(os.path.join(at, "model.safetensors"))
+    if new is None:
+        return
+    LAST = new
+    want = split(gradients_of(model, batch))
+    old = split(old)
+    norm = max(g.abs().max().item() for g in want.values())
+    worst, where = 0.0, ""
+    missing = [n for n in new if n not in want]
+    for n in new:
+        if n in missing:
+            continue
+        got = old[n].double() - new[n].double()
+        scale = max(want[n].abs().max().item(), 1e-3 * norm)
+        off = ((got - want[n]).abs().max().item() - 2e-7 * new[n].abs().max().item()) / scale
+        worst, where = max((off, n), (worst, where))
+    say(worst <= 1e-4 and not missing, f"{name}: the same gradients (off {worst:.0e})", f"{where} {missing[:3]}")
+
+
+def goes_round(at, name):
+    ckpt, back = os.path.join(WORK, "ckpt"), os.path.join(WORK, "back")
+    for path in (ckpt, back):
+        shutil.rmtree(path, ignore_errors=True)
+    rc, _, err = run(f"{BUILD}/bin/sennit-convert", at, ckpt, "--from", "safetensors")
+    if rc == 0:
+        rc, _, err = run(f"{BUILD}/bin/sennit-convert", ckpt, back, "--to", "safetensors")
+    if not say(rc == 0, f"{name}: is converted, and back", err):
+        return
+    a, b = (load_file(os.path.join(x, "model.safetensors")) for x in (at, back))
+    a, b = split(a), split(b)
+    same = a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+    kind = json.load(open(os.path.join(back, "config.json")))["model_type"]
+    model = hf.AutoModelForCausalLM.from_pretrained(back, dtype=torch.float32, attn_implementation="eager")
+    first = hf.AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, attn_implementation="eager")
+    ids = torch.tensor([list(range(SEQ))])
+    with torch.no_grad():
+        again = torch.equal(model.eval()(input_ids=ids).logits, first.eval()(input_ids=ids).logits)
+    say(same and again, f"{name}: the same bytes, as {kind}, and logits by transformers",
+        f"tensors {same}, logits {again}: {sorted(a.keys() ^ b.keys())[:4]}")
+
+
+LAST = {}
+
+
+def main():
+    global BUILD, WORK
+    a = argparse.ArgumentParser(description="random models of each family against transformers")
+    a.add_argument("build")
+    a.add_argument("work")
+    a.add_argument("--draws", type=int, default=20)
+    a.add_argument("--seed", type=int, default=1)
+    a.add_argument("types", nargs="*")
+    a = a.parse_args()
+    BUILD, WORK = a.build, a.work
+    hf.logging.set_verbosity_error()
+    hf.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    os.makedirs(WORK, exist_ok=True)
+    r = random.Random("tokens")
+    tokens = [r.randrange(VOCAB) for _ in range(2 * SEQ + 1)]
+    write_dataset(os.path.join(WORK, "tok"), [tokens])
+    batch = torch.tensor([tokens[:SEQ + 1], tokens[SEQ:]])
+    for kind in a.types or CLASS:
+        for i in range(a.draws):
+            c = draw(random.Random(f"{a.seed} {kind} {i}"), kind)
+            at, name = os.path.join(WORK, "theirs"), f"{kind} {i}"
+            print(f"# {name}: {json.dumps({k: v for k, v in c.items() if v is not None})}")
+            model = make(at, kind, c, a.seed * 1000 + i)
+            logits_agree(model, at, name, tokens[:SEQ])
+            goes_round(at, name)
+            gradients_agree(model, at, name, batch)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
