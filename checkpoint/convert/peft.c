@@ -1,9 +1,4 @@
-/*
- * peft.c - adapters as PEFT has them. Its names: "base_model.model." before the module's, as
- * "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight"; A[r, in] and B[out, r] lie as
- * ours, also where a weight lies turned (gpt2's Conv1D). Source: peft/utils/save_and_load.py and
- * peft/tuners/lora/layer.py of version 0.21.
- */
+/* peft.c - adapters as PEFT has them (checkpoint/hf/hfadapter.c: their names). */
 #include "checkpoint/convert/peft.h"
 
 #include "checkpoint/format/safetensors_write.h"
@@ -22,8 +17,7 @@
 /* A tensor to write. */
 struct half {
     int tensor; /* of the source */
-    char name[192];
-    char module[96]; /* "layers.3.self_attn.q_proj" */
+    struct sn_hf_adapter_name name;
 };
 
 struct writing {
@@ -38,44 +32,20 @@ struct writing {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* The module's name in the field's files, without ".weight"; SN_EINPUT where it is fused. */
-static enum sn_status module_of(struct sn_hf_name *out, const struct writing *w, const char *tensor,
-                                struct sn_err *err)
-{
-    char weight[96];
-    struct sn_hf_at at = {0, 0};
-    size_t stem = strlen(tensor) - strlen("lora_a");
-    (void)snprintf(weight, sizeof(weight), "%.*sweight", (int)stem, tensor);
-    const struct sn_hf_rule *r = sn_hf_rule_of(w->model->family, weight, &at);
-    if (!r)
-        return sn_fail(err, SN_EINPUT, "%s: no name is known for %s in files of the family %s",
-                       w->source->name, weight, sn_family_name(w->model->family));
-    if (r->form != SN_HF_SAME && r->form != SN_HF_CONV)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: in files of the family %s %s is one matrix with others, and adapters "
-                       "of such are not built yet; use --merge",
-                       w->source->name, sn_family_name(w->model->family), weight);
-    *out = sn_hf_theirs(w->model->family, r, at);
-    out->text[strlen(out->text) - strlen(".weight")] = '\0';
-    return SN_OK;
-}
-
 static enum sn_status add(struct writing *w, int tensor, struct sn_err *err)
 {
     const struct sn_source_tensor *t = &w->source->tensors[tensor];
-    struct sn_hf_name module;
     if (strcmp(t->group, "model") != 0 || !sn_hf_is_adapter(t->name))
         return SN_OK;
-    SN_TRY(module_of(&module, w, t->name, err));
-    bool is_a = t->name[strlen(t->name) - 1] == 'a';
     struct half *h = &w->half[w->n];
     h->tensor = tensor;
-    const char *layers = strstr(module.text, "layers.");
-    (void)snprintf(h->module, sizeof(h->module), "%s", layers ? layers : module.text);
-    (void)snprintf(h->name, sizeof(h->name), "base_model.model.%s.lora_%c.weight", module.text,
-                   is_a ? 'A' : 'B');
-    w->entry[w->n] = (struct sn_st_entry){
-        .name = h->name, .dtype = w->dtype, .rank = 2, .shape = {t->rows, t->cols}, .tag = w->n};
+    SN_TRY(sn_hf_adapter_name(&h->name, w->model->family, t->name, w->source->name, err));
+    w->entry[w->n] = (struct sn_st_entry){.name = h->name.text,
+                                          .dtype = w->dtype,
+                                          .rank = 2,
+                                          .shape = {t->rows, t->cols},
+                                          .tag = w->n};
+    bool is_a = t->name[strlen(t->name) - 1] == 'a';
     int64_t r = is_a ? t->rows : t->cols, size = t->rows * t->cols;
     if (w->r != 0 && r != w->r)
         return sn_fail(err, SN_EINPUT, "%s: adapters are of rank %lld and of %lld; want one rank",
@@ -150,7 +120,8 @@ static int count_of(const struct writing *w, const char *last)
 {
     int n = 0;
     for (int i = 0; i < w->n; i++)
-        n += strstr(w->half[i].name, ".lora_A.") && strcmp(last_of(w->half[i].module), last) == 0;
+        n += strstr(w->half[i].name.text, ".lora_A.") &&
+             strcmp(last_of(w->half[i].name.module), last) == 0;
     return n;
 }
 
@@ -158,7 +129,7 @@ static int count_of(const struct writing *w, const char *last)
 static bool is_listed(const struct writing *w, int i, const char *name, bool whole)
 {
     for (int k = 0; k < i; k++)
-        if (strcmp(whole ? w->half[k].module : last_of(w->half[k].module), name) == 0)
+        if (strcmp(whole ? w->half[k].name.module : last_of(w->half[k].name.module), name) == 0)
             return true;
     return false;
 }
@@ -168,7 +139,7 @@ static void add_targets(struct sn_str *out, const struct writing *w)
 {
     bool begun = false;
     for (int i = 0; i < w->n; i++) {
-        const char *module = w->half[i].module, *last = last_of(module);
+        const char *module = w->half[i].name.module, *last = last_of(module);
         bool whole = count_of(w, last) != w->model->layers;
         if (is_listed(w, i, whole ? module : last, whole))
             continue;
@@ -181,14 +152,8 @@ static enum sn_status write_config(const struct writing *w, const char *path, st
 {
     struct sn_str s = {0};
     bool is_turned = false; /* is any weight a Conv1D? */
-    for (int i = 0; i < w->n; i++) {
-        struct sn_hf_at at;
-        char weight[96];
-        const char *name = w->source->tensors[w->half[i].tensor].name;
-        (void)snprintf(weight, sizeof(weight), "%.*sweight", (int)(strlen(name) - 6), name);
-        const struct sn_hf_rule *r = sn_hf_rule_of(w->model->family, weight, &at);
-        is_turned = is_turned || (r && r->form == SN_HF_CONV);
-    }
+    for (int i = 0; i < w->n; i++)
+        is_turned = is_turned || w->half[i].name.is_turned;
     sn_str_add(&s,
                "{\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n"
                "  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n"

@@ -70,6 +70,15 @@ bool sn_hf_is_stack(enum sn_hf_form form);
 
 /* Of an adapter (lib/model/lora.c), for which the field's weights have no tensor? */
 bool sn_hf_is_adapter(const char *tensor);
+/* What PEFT calls it, "base_model.model." before the module's name: its part of it without prefix,
+ * "layers.3.self_attn.q_proj", and whether the weight lies turned (gpt2's Conv1D; A and B do not). */
+struct sn_hf_adapter_name {
+    char text[192], module[96];
+    bool is_turned;
+};
+/* SN_EINPUT, with `where`: the field has the matrix fused with others, or not at all. */
+enum sn_status sn_hf_adapter_name(struct sn_hf_adapter_name *out, enum sn_family family,
+                                  const char *tensor, const char *where, struct sn_err *err);
 
 /* --- what a model holds, and what is left over ------------------------------------------------ */
 

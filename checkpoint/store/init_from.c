@@ -2,6 +2,7 @@
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/hf/hfrules.h"
 #include "checkpoint/io/numbers.h"
+#include "checkpoint/store/init_adapter.h"
 #include "checkpoint/store/init_model.h"
 #include "checkpoint/store/store.h"
 #include "lib/base/mem.h"
@@ -208,7 +209,8 @@ static enum sn_status from_newest(const char *dir, const struct sn_config *c, st
     return st;
 }
 
-enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struct sn_err *err)
+static enum sn_status weights_from(const struct sn_config *c, struct sn_state *s,
+                                   struct sn_err *err)
 {
     const char *path = c->train.init_from;
     int64_t *steps = NULL;
@@ -226,4 +228,11 @@ enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struc
         return sn_fail(err, SN_ENOMEM, "%s", not_a_directory.text);
     sn_free(steps);
     return n > 0 ? from_newest(path, c, s, err) : from_safetensors(path, c, s, err);
+}
+
+/* Adapters of their own file go before those of the weights'. */
+enum sn_status sn_init_from(const struct sn_config *c, struct sn_state *s, struct sn_err *err)
+{
+    SN_TRY(weights_from(c, s, err));
+    return c->train.lora.init_from[0] ? sn_init_adapter(c, s, err) : SN_OK;
 }

@@ -100,6 +100,7 @@ struct sn_lora_config {
     double alpha;
     int n_targets; /* name patterns of the matrices' tensors */
     char targets[SN_FREEZE_MAX][SN_NAME_MAX];
+    char init_from[SN_PATH_MAX]; /* "": A random, B zero */
 };
 
 struct sn_train_config {

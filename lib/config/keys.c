@@ -297,6 +297,8 @@ const struct sn_key sn_keys[] = {
         RANGE(1e-6L, 1e6L, NULL), DEFAULT("16.0"), DECIDES},
     {ROW("train.lora.targets", WORDS, AT(train.lora.n_targets), "Name patterns (* and ?) of the weight matrices that get adapters, such as *.attn.q.weight."),
         DEFAULT("[]"), DECIDES},
+    {ROW("train.lora.init_from", PATH, AT(train.lora.init_from), "Directory with adapters in PEFT's form (adapter_config.json, adapter_model.safetensors) to begin with; null: A random, B zero. Needs train.init_from."),
+        DEFAULT("null"), NULL_OK, DECIDES},
     {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."),
         RANGE(0, 0.999999L, NULL), ONLY("0")},
 

@@ -14,6 +14,10 @@ enum sn_status sn_rule_lora(const struct sn_config *c, const struct sn_settings 
     if (l->n_targets == 0)
         return sn_settings_fail(s, "train.lora.targets", err,
                                 "names no matrix; want patterns such as \"*.attn.q.weight\"");
+    if (l->init_from[0] && !c->train.init_from[0])
+        return sn_settings_fail(s, "train.lora.init_from", err,
+                                "adapts weights that are random without train.init_from; name "
+                                "those that the adapters were trained with");
     if (c->train.n_freeze > 0)
         return sn_settings_fail(s, "train.freeze", err,
                                 "has no effect beside train.lora, which freezes all but its "

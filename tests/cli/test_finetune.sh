@@ -83,6 +83,28 @@ was=$(metric val_loss runs/lora/metrics.jsonl | tail -n 1)
 ok "the merged model's validation loss is the adapted one's" awk -v a="$was" -v b="$(metric val_loss runs/again/metrics.jsonl | tail -n 1)" \
     'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }'
 
+# So do the adapters beside the base.
+begin_with() { # alpha adapter: a run of one step without learning
+    sed -e 's#runs/lora#runs/begun#' -e "s#\(lora: {.*\)alpha: 32\(.*\)}#\1alpha: $1\2, init_from: $2}#" -e 's/steps: 40/steps: 1/' \
+        -e 's/warmup: 4/warmup: 1/' -e 's/lr: 1.0e-3/lr: 0/' -e 's/min_lr: 1.0e-4/min_lr: 0/' -e 's/: 20$/: 1/' lora.yaml >begun.yaml
+    run "$bin/sennit-train" begun.yaml
+}
+begin_with 32 hub/adapter
+is "trains on from PEFT's files" "$rc" 0
+ok "the validation loss is the same" awk -v a="$was" -v b="$(metric val_loss runs/begun/metrics.jsonl | tail -n 1)" \
+    'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }'
+rm -r runs/begun
+begin_with 64 hub/adapter
+like "another alpha than theirs" "$err" "adapter_config.json: 'lora_alpha' is 32, but train.lora has 64; want the same"
+cp -r hub/adapter hub/dora
+sed 's/"bias": "none",/"bias": "none", "use_dora": true,/' hub/adapter/adapter_config.json >hub/dora/adapter_config.json
+begin_with 32 hub/dora
+like "what their key asks for and ours does not" "$err" "'use_dora' is true, which adapters of train.lora do not do; want it off"
+sed -i.bak 's/, "\*.ffn.\*"//' lora.yaml
+begin_with 32 hub/adapter
+like "adapters that nobody takes" "$err" 'has 28 tensors, of which train.lora.targets takes 16; name all matrices that it adapts'
+mv lora.yaml.bak lora.yaml
+
 run "$bin/sennit-convert" runs/lora/ckpt hub/none --to safetensors
 is "weights alone would lose the adapters" "$rc" 2
 like "and says what to do" "$err" 'has adapters; want --merge to put them into the weights, or --to peft to write them alone$'

@@ -5,8 +5,8 @@
   make_lora.py --check      recompute and compare with the committed numbers; writes nothing
 
 The files are those of make_fixtures.py, but config.json, model.safetensors and adapter/ are as
-transformers and PEFT write them. own.safetensors has the same adapters by our names. All of them
-begin at random, B too, so that every gradient of step 1 tells something.
+transformers and PEFT write them, and read as such (train.lora.init_from). All adapters begin at
+random, B too, so that every gradient of step 1 tells something.
 """
 import argparse
 import json
@@ -51,7 +51,8 @@ train:
   schedule: {{kind: cosine, warmup: {own.WARMUP}, min_lr: {own.MIN_LR:.1e}}}
   init_from: {at}/model.safetensors
   eval_every: 0
-  lora: {{rank: {c['r']}, alpha: {c['alpha']}, targets: [{targets}]}}
+  lora: {{rank: {c['r']}, alpha: {c['alpha']}, targets: [{targets}],
+         init_from: {at}/adapter}}
 layout: {{data: 1, micro_batch: {own.MICRO_BATCH}}}
 checkpoint: {{dir: ckpt, every: 0}}
 """
@@ -138,8 +139,6 @@ def write(name, c, docs, tokens):
     os.remove(os.path.join(at, "adapter", "README.md"))
     for f in ("model.safetensors", "adapter/adapter_model.safetensors"):
         os.chmod(os.path.join(at, f), 0o644)
-    own.write_safetensors(os.path.join(at, "own.safetensors"),
-                          {ours(n): p for n, p in model.named_parameters() if p.requires_grad})
     own.write_dataset(os.path.join(at, "data"), docs)
     r = train(model, tokens)
     own.write_safetensors(os.path.join(at, "grads.safetensors"), r.pop("grads"))

@@ -196,5 +196,8 @@ int main(void)
                      "all but its adapters; leave it out");
     keys_are_refused("lora: {rank: 8, targets: [b], dropout: 0.1}",
                      "run.yaml:3:75: train.lora.dropout: 0.1 is not built yet; use 0");
+    keys_are_refused("lora: {rank: 8, targets: [b], init_from: d}",
+                     "run.yaml:3:77: train.lora.init_from: adapts weights that are random without "
+                     "train.init_from; name those that the adapters were trained with");
     return tap_done();
 }
