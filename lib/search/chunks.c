@@ -13,7 +13,7 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
 {
     struct sn_layout_config *l = &out->layout;
     *out = *c;
-    sn_layer_profile_model(&out->model);
+    sn_layer_profile_model(&out->model, &out->train);
     l->split_backward |= sn_schedule_traits(l->schedule)->delays_weights;
     l->schedule = SN_SCHEDULE_DEFAULT;
     l->pipeline = l->virtual_stages = 1;

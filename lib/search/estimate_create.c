@@ -30,10 +30,15 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
 {
     struct sn_config *c = &e->config;
     struct sn_model_config model = c->model;
-    int batch = c->train.global_batch;
+    struct sn_train_config train = c->train;
+    if (!sn_layer_profile_stands_for_all(&train))
+        return sn_fail(err, SN_EINPUT,
+                       "train.lora.targets: a search estimates one layer for all, but a pattern "
+                       "names layers by number; want patterns of all, such as *.attn.q.weight, or "
+                       "name the layout");
     SN_TRY(sn_model_create(&e->whole, &c->model, &c->train, err));
     e->head_layers = sn_head_layers(e->whole, &c->model);
-    sn_layer_profile_model(&c->model);
+    sn_layer_profile_model(&c->model, &c->train);
     SN_TRY(sn_model_create(&e->model, &c->model, &c->train, err));
     c->layout = (struct sn_layout_config){.data = 1,
                                           .tensor = 1,
@@ -54,7 +59,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     e->update = find_op(&e->job->train, sn_op_update(c->train.optimizer.kind));
     e->widen = find_widening(e->job);
     c->model = model;
-    c->train.global_batch = batch;
+    c->train = train;
     return SN_OK;
 }
 

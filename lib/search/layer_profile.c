@@ -37,8 +37,33 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     return k;
 }
 
-void sn_layer_profile_model(struct sn_model_config *m)
+/* Behind "layers.", the number of a pattern: "31.attn.*"; NULL: it names none. */
+static const char *number_in(const char *pattern)
 {
+    static const char prefix[] = "layers.";
+    const char *number = pattern + sizeof(prefix) - 1;
+    bool is_one = strncmp(pattern, prefix, sizeof(prefix) - 1) == 0 && *number != '*';
+    return is_one ? number : NULL;
+}
+
+bool sn_layer_profile_stands_for_all(const struct sn_train_config *t)
+{
+    for (int i = 0; i < t->lora.n_targets; i++)
+        if (number_in(t->lora.targets[i]))
+            return false;
+    return true;
+}
+
+void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t)
+{
+    for (int i = 0; i < t->n_freeze; i++) {
+        const char *number = number_in(t->freeze[i]), *end = number ? strchr(number, '.') : NULL;
+        if (!end || end == number)
+            continue;
+        size_t at = (size_t)(number - t->freeze[i]);
+        memmove(t->freeze[i] + at + 1, end, strlen(end) + 1);
+        t->freeze[i][at] = '*';
+    }
     bool both = m->experts.count > 0 && m->experts.every > 1;
     m->share_layers = 1;
     m->layers = both ? 2 : 1;
@@ -69,7 +94,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
                              const struct sn_layer_profile_key *k)
 {
     *out = *c;
-    sn_layer_profile_model(&out->model);
+    sn_layer_profile_model(&out->model, &out->train);
     struct sn_layout_config *l = &out->layout;
     sn_axes_set_sizes(l, k->size);
     l->data = replicas_of(k);

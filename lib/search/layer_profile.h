@@ -98,8 +98,11 @@ struct sn_layer_profile_env {
 
 /* The key of a layout. */
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
-/* The model of one layer of each kind. */
-void sn_layer_profile_model(struct sn_model_config *m);
+/* The model of one layer of each kind, which stands for all of them. So that it costs no more than
+ * any, what train.freeze freezes of some layers is frozen. */
+void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t);
+/* Have all layers the same adapters, as far as patterns tell? Else there is no such model. */
+bool sn_layer_profile_stands_for_all(const struct sn_train_config *t);
 /* The run file of such a model on one stage, cut so. */
 void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
                              const struct sn_layer_profile_key *k);

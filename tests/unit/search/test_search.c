@@ -455,6 +455,11 @@ int main(void)
     c.layout.tensor_x = 4; /* more than tensor, too */
     search_finds_the_best_of_all(&c, 16, 0);
     c = small_run();
+    c.layout_named = 1u << SN_KEY_RECOMPUTE;
+    c.train.lora = (struct sn_lora_config){.r = 4, .alpha = 8, .n_targets = 1};
+    (void)snprintf(c.train.lora.targets[0], SN_NAME_MAX, "*.attn.*");
+    search_finds_the_best_of_all(&c, 8, 0);
+    c = small_run();
     c.model.family = SN_MIXTRAL;
     c.model.experts =
         (struct sn_experts_config){.count = 4, .top_k = 2, .every = 2, .aux_loss = 0.01};
