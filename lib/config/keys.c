@@ -11,14 +11,14 @@
 #include <string.h>
 
 _Static_assert(offsetof(struct sn_train_config, freeze) ==
-                   offsetof(struct sn_train_config, n_freeze) + offsetof(struct sn_words, word),
-               "a list of names lies as struct sn_words does");
+                       offsetof(struct sn_train_config, n_freeze) +
+                           offsetof(struct sn_words, word) &&
+                   offsetof(struct sn_lora_config, targets) ==
+                       offsetof(struct sn_lora_config, n_targets) + offsetof(struct sn_words, word),
+               "lists of names lie as struct sn_words does");
 _Static_assert(offsetof(struct sn_train_config, init_changes) ==
                    offsetof(struct sn_train_config, n_init_changes) +
                        offsetof(struct sn_words, word),
-               "a list of names lies as struct sn_words does");
-_Static_assert(offsetof(struct sn_lora_config, targets) ==
-                   offsetof(struct sn_lora_config, n_targets) + offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
 _Static_assert(offsetof(struct sn_slurm_config, exclude) ==
                        offsetof(struct sn_slurm_config, n_exclude) +
@@ -299,8 +299,7 @@ const struct sn_key sn_keys[] = {
         DEFAULT("[]"), DECIDES},
     {ROW("train.lora.init_from", PATH, AT(train.lora.init_from), "Directory with adapters in PEFT's form (adapter_config.json, adapter_model.safetensors) to begin with; null: A random, B zero. Needs train.init_from."),
         DEFAULT("null"), NULL_OK, DECIDES},
-    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."),
-        RANGE(0, 0.999999L, NULL), ONLY("0")},
+    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."), RANGE(0, 0.999999L, NULL), ONLY("0")},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),
