@@ -371,11 +371,45 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
     return st;
 }
 
+/* A line of a shipped model: its name, and how many weights it has. */
+static enum sn_status model_line(struct sn_str *out, const char *name, struct sn_err *err)
+{
+    char text[192];
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    struct sn_model *model = NULL;
+    (void)snprintf(text, sizeof(text), "model: {preset: %s}\ntrain: {steps: 1, global_batch: 1}\n",
+                   name);
+    enum sn_status st = c ? sn_config_parse(c, text, strlen(text), name, NULL, err)
+                          : sn_fail(err, SN_ENOMEM, "no memory for the model %s", name);
+    if (st == SN_OK)
+        st = sn_model_create(&model, &c->model, &c->train, err);
+    if (st == SN_OK)
+        sn_str_add(out, "%-18s %15lld parameters\n", name, (long long)sn_model_param_count(model));
+    sn_model_destroy(model);
+    sn_free(c);
+    return st;
+}
+
+static enum sn_status list_models(struct sn_str *out, struct sn_err *err)
+{
+    struct sn_str names = {0};
+    enum sn_status st = sn_presets_list(&names, "models", err);
+    for (char *name = names.p, *end; st == SN_OK && name && *name; name = end + 1) {
+        end = strchr(name, '\n'); /* each line has one */
+        *end = '\0';
+        st = model_line(out, name, err);
+    }
+    sn_str_fini(&names);
+    return st;
+}
+
 static enum sn_status print_keys(const struct line *l, struct sn_err *err)
 {
     struct sn_str text = {0};
     enum sn_status st = SN_OK;
-    if (l->list)
+    if (l->list && strcmp(l->list, "models") == 0)
+        st = list_models(&text, err);
+    else if (l->list)
         st = sn_presets_list(&text, l->list, err);
     else if (l->machines)
         sn_machine_help(&text);

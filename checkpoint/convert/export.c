@@ -80,7 +80,7 @@ static int list_file(const struct export *x, int file, struct sn_st_entry *list)
     int n = 0;
     for (int i = 0; i < x->plan.n; i++) {
         const struct sn_export_tensor *t = &x->plan.tensors[i];
-        struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
+        struct sn_hf_size size = sn_export_size(t);
         if (t->file != file)
             continue;
         list[n] = (struct sn_st_entry){.name = t->name.text,
@@ -91,7 +91,7 @@ static int list_file(const struct export *x, int file, struct sn_st_entry *list)
         if (sn_hf_is_stack(t->form)) {
             list[n].rank = 3;
             list[n].shape[0] = t->experts;
-            list[n].shape[1] = size.rows;
+            list[n].shape[1] = size.rows / t->experts;
             list[n].shape[2] = size.cols;
         }
         n++;

@@ -43,6 +43,8 @@ struct planner {
 struct sn_hf_size sn_export_size(const struct sn_export_tensor *t)
 {
     struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
+    if (t->form == SN_HF_ROWS_QKV)
+        size.rows = t->rows + 2 * t->kv_rows;
     size.rows *= t->experts;
     return size;
 }
@@ -80,6 +82,7 @@ static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, 
     }
     t->rows = p->source->tensors[t->source[0]].rows;
     t->cols = p->source->tensors[t->source[0]].cols;
+    t->kv_rows = p->source->tensors[t->source[t->n_source > 1]].rows;
     return SN_OK;
 }
 
@@ -245,6 +248,11 @@ static enum sn_status add_turned(struct sn_export_moves *l, const struct sn_expo
 /* Row f of theirs: row *row of which part, and how many rows of it follow each other there. */
 static int part_at(const struct sn_export_tensor *t, int64_t f, int64_t *row, int64_t *run)
 {
+    if (t->form == SN_HF_ROWS_QKV && f >= t->rows) { /* k and v may have fewer rows than q */
+        *row = (f - t->rows) % t->kv_rows;
+        *run = t->kv_rows - *row;
+        return 1 + (int)((f - t->rows) / t->kv_rows);
+    }
     int64_t d = t->form == SN_HF_HEADS_QKV ? t->rows / t->heads : t->rows;
     int64_t parts = t->n_source;
     *row = f / (parts * d) * d + f % d;

@@ -15,7 +15,8 @@ struct sn_export_tensor {
     int *source;        /* ours, in the order of the parts: numbers in the source */
     int n_source;       /* parts, of each expert */
     int64_t experts;    /* of a stack; else 1 */
-    int64_t rows, cols; /* of each part */
+    int64_t rows, cols; /* of each part, of q | k | v of the first */
+    int64_t kv_rows;    /* of k and of v side by side with q in rows; else as many as rows */
     int64_t heads;      /* that the rows of a part are */
     int file;
 };

@@ -94,6 +94,21 @@ static const struct sn_hf_rule qwen3_moe_ffn[] = {
     {0}
 };
 
+/* Its block is llama's, with matrices side by side. */
+static const struct sn_hf_rule phi3[] = {
+    {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME,         0},
+    {"layers.#.attn_norm.weight", "layers.#.input_layernorm.weight",          SN_HF_SAME,         0},
+    {"layers.#.attn.q.weight",    "layers.#.self_attn.qkv_proj.weight",       SN_HF_ROWS_QKV,     0},
+    {"layers.#.attn.k.weight",    "layers.#.self_attn.qkv_proj.weight",       SN_HF_ROWS_QKV,     1},
+    {"layers.#.attn.v.weight",    "layers.#.self_attn.qkv_proj.weight",       SN_HF_ROWS_QKV,     2},
+    {"layers.#.attn.o.weight",    "layers.#.self_attn.o_proj.weight",         SN_HF_SAME,         0},
+    {"layers.#.ffn_norm.weight",  "layers.#.post_attention_layernorm.weight", SN_HF_SAME,         0},
+    {"layers.#.ffn.gate.weight",  "layers.#.mlp.gate_up_proj.weight",         SN_HF_ROWS_GATE_UP, 0},
+    {"layers.#.ffn.up.weight",    "layers.#.mlp.gate_up_proj.weight",         SN_HF_ROWS_GATE_UP, 1},
+    {"layers.#.ffn.down.weight",  "layers.#.mlp.down_proj.weight",            SN_HF_SAME,         0},
+    {0}
+};
+
 /* Beside the attention of llama and the biases of qwen2. */
 static const struct sn_hf_rule starcoder2[] = {
     {"layers.#.attn_norm.bias",   "layers.#.input_layernorm.bias",            SN_HF_SAME, 0},
@@ -152,6 +167,7 @@ static const struct family {
     [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
     [SN_QWEN3]    = {"model.",       {llama_attention, qwen3_norms, llama_ffn, llama_end}, {0}},
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen3_norms, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_STARCODER2] = {"model.",     {llama_attention, qwen2_biases, starcoder2, llama_end}, {0}},
 };
 _Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");
@@ -253,10 +269,20 @@ struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols)
     return turned ? (struct sn_hf_size){cols, all} : (struct sn_hf_size){all, cols};
 }
 
+struct sn_hf_span sn_hf_span(const struct sn_model_config *m, const struct sn_hf_rule *r,
+                             int64_t rows)
+{
+    int64_t q = sn_model_query_width(m), kv = (int64_t)m->kv_heads * sn_model_head_dim(m);
+    if (r->form == SN_HF_ROWS_QKV)
+        return (struct sn_hf_span){r->part == 0 ? 0 : q + (r->part - 1) * kv, q + 2 * kv};
+    return (struct sn_hf_span){r->part * rows, sn_hf_parts(r->form) * rows};
+}
+
 int sn_hf_parts(enum sn_hf_form form)
 {
     bool one = form == SN_HF_SAME || form == SN_HF_CONV || form == SN_HF_STACK;
-    return one ? 1 : form == SN_HF_STACK_GATE_UP ? 2 : 3;
+    bool two = form == SN_HF_STACK_GATE_UP || form == SN_HF_ROWS_GATE_UP;
+    return one ? 1 : two ? 2 : 3;
 }
 
 bool sn_hf_is_stack(enum sn_hf_form form)

@@ -6,11 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static enum sn_status want_shape(const struct sn_st_tensor *t, enum sn_hf_form form,
-                                 const struct sn_state_shape *ours, struct sn_err *err)
+static enum sn_status want_shape(const struct sn_st_tensor *t, const struct sn_hf_rule *r,
+                                 const struct sn_model_config *m, const struct sn_state_shape *ours,
+                                 struct sn_err *err)
 {
     char shape[SN_ST_SHAPE_MAX];
-    struct sn_hf_size want = sn_hf_size(form, ours->rows, ours->cols);
+    struct sn_hf_size want = sn_hf_size(r->form, ours->rows, ours->cols);
+    if (r->form == SN_HF_ROWS_QKV)
+        want.rows = sn_hf_span(m, r, ours->rows).all;
     if (t->rank <= 2 && sn_st_rows(t) == want.rows && sn_st_cols(t) == want.cols)
         return SN_OK;
     if (want.cols == 1)
@@ -60,7 +63,7 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
     if (!theirs)
         return no_source(st, m->family, t->name, err);
     return sn_hf_is_stack(r->form) ? want_stack(theirs, r, m->experts.count, t, err)
-                                   : want_shape(theirs, r->form, t, err);
+                                   : want_shape(theirs, r, m, t, err);
 }
 
 /* "[3, 5]" of value number n of the tensor, as its dimensions count it. */
@@ -149,7 +152,7 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
     struct sn_hf_at at;
     const struct sn_hf_rule *r = NULL;
     const struct sn_st_tensor *theirs = sn_hf_find(st, m->family, t->name, &r, &at);
-    int64_t first = r->part * t->rows + t->row; /* of q | k | v; part is 0 where there is one */
+    int64_t first = sn_hf_span(m, r, t->rows).first + t->row; /* of q | k | v, or others */
     switch (r->form) {
     case SN_HF_CONV:
     case SN_HF_CONV_QKV:
@@ -162,6 +165,7 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
         return read_stack(theirs, at.expert, first, t, out, err);
     case SN_HF_SAME:
     case SN_HF_ROWS_QKV:
+    case SN_HF_ROWS_GATE_UP:
         break;
     }
     return read_numbers(theirs, &(struct sn_st_box){first, t->n_rows, t->col, t->n_cols}, out,

@@ -17,7 +17,8 @@ enum sn_hf_form {
     SN_HF_SAME,         /* as ours */
     SN_HF_CONV,         /* Conv1D: [in, out] */
     SN_HF_CONV_QKV,     /* Conv1D: [in, q | k | v] */
-    SN_HF_ROWS_QKV,     /* [q | k | v, in] */
+    SN_HF_ROWS_QKV,     /* [q | k | v, in]; k and v may have fewer rows */
+    SN_HF_ROWS_GATE_UP, /* [gate | up, in] */
     SN_HF_HEADS_QKV,    /* [heads, 3, d, in]: q, k and v of one head after the other */
     SN_HF_STACK,        /* [experts, out, in] */
     SN_HF_STACK_GATE_UP /* [experts, gate | up, in] */
@@ -63,6 +64,12 @@ struct sn_hf_size {
     int64_t rows, cols;
 };
 struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols);
+/* Of a model's rows `rows` in this row's form: the first of theirs, and how many theirs has. */
+struct sn_hf_span {
+    int64_t first, all;
+};
+struct sn_hf_span sn_hf_span(const struct sn_model_config *m, const struct sn_hf_rule *r,
+                             int64_t rows);
 /* Tensors of ours in one of theirs: 1, 3 for the _QKV forms, 2 for gate and up; of one expert,
  * where theirs are stacks. */
 int sn_hf_parts(enum sn_hf_form form);

@@ -69,6 +69,10 @@ struct sn_traits {
     ROW(SN_QWEN3_MOE, "qwen3-moe",                                                                 \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
         .experts = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)           \
+    /* Abdin et al. 2024 (arXiv 2404.14219, 2); llama but for how its files have q, k, v, gate and up */ \
+    ROW(SN_PHI3, "phi3",                                                                           \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true,                                  \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
     /* Lozhkov et al. 2024 (arXiv 2402.19173, 5) */                                                \
     ROW(SN_STARCODER2, "starcoder2",                                                               \
         .norm = SN_LAYERNORM, .biases = SN_LINEAR_ALL, .activation = SN_GELU_TANH, .ffn = 4,       \

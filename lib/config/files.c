@@ -133,6 +133,9 @@ static enum sn_status unknown_preset(const char *dir, const char *key, const str
     if (best <= NEAR)
         return sn_yaml_fail(n, err, "%s: no preset '%s'; did you mean '%s'?", key, shown,
                             all.name[near]);
+    if (len + 1 >= sizeof(text)) /* too many to name */
+        return sn_yaml_fail(n, err, "%s: no preset '%s'; sennit-plan --list %s has those that ship",
+                            key, shown, strrchr(dir, '/') + 1);
     return sn_yaml_fail(n, err, "%s: no preset '%s'; want one of %s", key, shown, text);
 }
 

@@ -350,18 +350,6 @@ static enum sn_status rescale(const struct job *j, enum sn_hf_scale scale, char 
     return SN_OK;
 }
 
-/* In a longer sequence tokens would not see all before them, as they do here. */
-static enum sn_status bound_seq(const struct job *j, char text[TEXT_MAX])
-{
-    double window, seq;
-    if (!sn_hf_type_has(j->type, "sliding_window") || !is_number(text, &seq))
-        return SN_OK;
-    SN_TRY(count_of(j, "sliding_window", &window));
-    if (window >= 1 && window < seq)
-        (void)snprintf(text, TEXT_MAX, "%.17g", window);
-    return SN_OK;
-}
-
 static enum sn_status translate_word(const struct job *j, const struct sn_hf_key *row,
                                      const char *name, char text[TEXT_MAX])
 {
@@ -412,8 +400,6 @@ static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
     if (derived)
         return SN_OK; /* ours to decide */
     SN_TRY(rescale(j, row->scale, text));
-    if (strcmp(row->ours, "seq") == 0)
-        SN_TRY(bound_seq(j, text));
     return set_key(j, row->ours, e ? e->name : row->name, text, e && json_is_string(e->value));
 }
 

@@ -98,6 +98,8 @@ static void say_all(struct sn_model_config *m)
     if (m->heads > 0)
         m->head_dim = sn_model_head_dim(m);
     m->attention_scale = m->attention_scale > 0 ? m->attention_scale : 1 / sqrt(m->head_dim);
+    if (m->rope_scaling.original_seq == 0)
+        m->rope_scaling.original_seq = m->seq;
     m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
     m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
     m->logits_divisor = m->logits_divisor > 0 ? m->logits_divisor : 1;

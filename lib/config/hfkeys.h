@@ -32,7 +32,7 @@ enum sn_hf_scale {
     SN_HF_TOP_K_OVER_LAYERS
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_PAIRS = 2, SN_HF_LISTS = 9, SN_HF_TYPES_MOST = 24 };
+enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_PAIRS = 2, SN_HF_LISTS = 11, SN_HF_TYPES_MOST = 24 };
 
 /* A value of theirs that has another word here. */
 struct sn_hf_word {

@@ -5,15 +5,21 @@
 #include "lib/config/hfkeys_table.h"
 
 /* clang-format off */
+/* Of those that scale them in any way. */
+const struct sn_hf_key sn_hf_rope_type_keys[] = {
+    {USED("rope_parameters.rope_type", "rope_scaling.type", "default"), ROPES},
+    {USED("rope_parameters.original_max_position_embeddings", "rope_scaling.original_seq", "null")},
+    {ALIAS("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings")},
+    {.name = NULL},
+};
+
 /* Of classes with rotary embeddings; files of transformers 4 say rope_scaling. */
 const struct sn_hf_key sn_hf_rope_keys[] = {
     {OBJECT("rope_parameters")},
     {ALIAS("rope_scaling", "rope_parameters")},
-    {USED("rope_parameters.rope_type", "rope_scaling.type", "default"), ROPES},
     {ALIAS("rope_parameters.type", "rope_parameters.rope_type")},
     {FIXED("rope_parameters.mrope_section", "positions are those of text here", "null")},
     {USED("rope_parameters.factor", "rope_scaling.factor", "null")},
-    {USED("rope_parameters.original_max_position_embeddings", "rope_scaling.original_seq", "null")},
     {USED("rope_parameters.attention_factor", "rope_scaling.attention_factor", "null")},
     {USED("rope_parameters.beta_fast", "rope_scaling.beta_fast", "null")},
     {USED("rope_parameters.beta_slow", "rope_scaling.beta_slow", "null")},
@@ -24,7 +30,6 @@ const struct sn_hf_key sn_hf_rope_keys[] = {
     {USED("rope_parameters.long_factor", "rope_scaling.long_factor", "null")},
     {USED("rope_parameters.low_freq_factor", "rope_scaling.low_freq_factor", "null")},
     {USED("rope_parameters.high_freq_factor", "rope_scaling.high_freq_factor", "null")},
-    {ALIAS("original_max_position_embeddings", "rope_parameters.original_max_position_embeddings")},
     {.name = NULL},
 };
 

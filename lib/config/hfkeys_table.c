@@ -249,6 +249,27 @@ static const struct sn_hf_key qwen3_keys[] = {
     {.name = NULL},
 };
 
+/* Its older types of scaling are longrope under other names. */
+static const struct sn_hf_key phi3_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "null")},
+    {USED("max_position_embeddings", "seq", "4096")},
+    {USED("rms_norm_eps", "norm_eps", "1e-05")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("partial_rotary_factor", "rotary_pct", "1.0")},
+    {USED("sliding_window", "sliding_window", "null"), WINDOW},
+    {USED("original_max_position_embeddings", "rope_scaling.original_seq", "4096")},
+    {ALIAS("rope_parameters.original_max_position_embeddings", "original_max_position_embeddings")},
+    {ALIAS("rope_parameters.rope_theta", "rope_theta")},
+    {ALIAS("rope_parameters.partial_rotary_factor", "partial_rotary_factor")},
+    {USED("rope_parameters.rope_type", "rope_scaling.type", "default"),
+        .words = {{"default", "default"}, {"longrope", "longrope"}, {"su", "longrope"}, {"yarn", "longrope"}}},
+    {FIXED("resid_pdrop", "model.dropout drops other activations too", "0.0"), WRITTEN},
+    {FIXED("embd_pdrop", "model.dropout drops other activations too", "0.0"), WRITTEN},
+    {FIXED("attention_bias", "projections have no biases here", "false")},
+    {FIXED("layer_types", "all layers are alike here", "null")},
+    {.name = NULL},
+};
+
 static const struct sn_hf_key qwen3_moe_keys[] = {
     {USED("num_key_value_heads", "kv_heads", "4"), NULL_OK},
     {USED("max_position_embeddings", "seq", "32768")},
@@ -272,12 +293,12 @@ static const struct sn_hf_key qwen3_moe_keys[] = {
 };
 
 #define DENSE  swiglu_keys, dense_keys
-#define ROTARY whole_heads_keys, sn_hf_rope_keys, sn_hf_base_keys
+#define ROTARY whole_heads_keys, sn_hf_rope_type_keys, sn_hf_rope_keys, sn_hf_base_keys
 
 /* Of types of one family, the first that knows all keys of a model is written. */
 const struct sn_hf_type sn_hf_types[] = {
     {"gpt2", SN_GPT2, "GPT2LMHeadModel", {gpt2_keys, sn_hf_base_keys}},
-    {"gpt_neox", SN_GPT_NEOX, "GPTNeoXForCausalLM", {neox_keys, sn_hf_rope_keys, sn_hf_base_keys}},
+    {"gpt_neox", SN_GPT_NEOX, "GPTNeoXForCausalLM", {neox_keys, sn_hf_rope_type_keys, sn_hf_rope_keys, sn_hf_base_keys}},
     {"llama", SN_LLAMA, "LlamaForCausalLM", {DENSE, untied_keys, head_dim_keys, llama_keys, ROTARY}},
     {"mistral", SN_LLAMA, "MistralForCausalLM", {DENSE, untied_keys, head_dim_keys, mistral_keys, ROTARY}},
     {"smollm3", SN_LLAMA, "SmolLM3ForCausalLM", {DENSE, tied_keys, head_dim_keys, smollm3_keys, ROTARY}},
@@ -286,6 +307,7 @@ const struct sn_hf_type sn_hf_types[] = {
     {"qwen2", SN_QWEN2, "Qwen2ForCausalLM", {DENSE, untied_keys, head_dim_keys, qwen2_keys, qwen_window_keys, ROTARY}},
     {"qwen3", SN_QWEN3, "Qwen3ForCausalLM", {DENSE, untied_keys, qwen3_keys, qwen_window_keys, ROTARY}},
     {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
+    {"phi3", SN_PHI3, "Phi3ForCausalLM", {DENSE, untied_keys, head_dim_keys, phi3_keys, sn_hf_rope_keys, sn_hf_base_keys}},
     {"starcoder2", SN_STARCODER2, "Starcoder2ForCausalLM", {starcoder2_keys, head_dim_keys, ROTARY}},
 };
 /* clang-format on */

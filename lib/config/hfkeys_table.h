@@ -39,6 +39,6 @@
 
 
 /* hfkeys_common.c: of classes with rotary embeddings, and of the class that all are derived from. */
-extern const struct sn_hf_key sn_hf_rope_keys[], sn_hf_base_keys[];
+extern const struct sn_hf_key sn_hf_rope_type_keys[], sn_hf_rope_keys[], sn_hf_base_keys[];
 
 #endif

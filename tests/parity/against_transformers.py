@@ -44,10 +44,11 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
 }
 BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU,
         "smollm3": SWIGLU | dict(pad_token_id=None), "granite": SWIGLU, "qwen3": SWIGLU,
-        "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE}
+        "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE,
+        "phi3": SWIGLU | dict(pad_token_id=None)}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
          "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite",
-         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2"}
+         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3"}
 bad = points = 0
 
 
@@ -171,6 +172,8 @@ def all_same():
                                         rms_norm_eps=None, tie_word_embeddings=None))
     same("without a window", "mistral", sliding_window=None)
     same("a window past its sequences", "mistral", sliding_window=SEQ)
+    same("a window", "mistral", sliding_window=8)
+    same("a window", "mixtral", sliding_window=8)
     same("mistral's own window", "mistral", dict(sliding_window=None))
     same("as it is", "qwen2")
     same("theta, epsilon, tied", "qwen2", rope_parameters=dict(rope_type="default", rope_theta=200.0),
@@ -205,7 +208,8 @@ def all_refused():
             num_key_value_heads=4)
     refused("attention_dropout", "attention_dropout: 0.5 is not supported", "llama", attention_dropout=0.5)
     refused("biases", "attention_bias: true is not supported", "llama", attention_bias=True)
-    refused("window 8", both("seq", "8", "48"), "mistral", run_as="llama", converted=True, sliding_window=8)
+    refused("window 8", both("sliding_window", "8", "none"), "mistral", run_as="llama", converted=True,
+            sliding_window=8)
     refused("another norm", "model_type: 'gemma' is not supported", "gemma", run_as="llama", head_dim=16)
     refused("multipliers", both("attention_scale", "1", "auto"), "granite", run_as="llama", converted=True)
     refused("relu", "activation_function: relu is not supported", "gpt2", activation_function="relu")
@@ -222,7 +226,7 @@ def all_refused():
     refused("window 8", "layer_types: sliding_attention is not supported", "qwen2", **window)
     refused("window 8 without layer_types", "use_sliding_window: true is not supported", "qwen2",
             dict(layer_types=None), **window)
-    refused("window 8", both("seq", "8", "48"), "mixtral", converted=True, sliding_window=8)
+    refused("window 8", both("sliding_window", "8", "none"), "mixtral", converted=True, sliding_window=8)
     refused("top 1", both("experts.top_k", "1", "2"), "mixtral", converted=True, num_experts_per_tok=1)
     refused("theta 200", re.escape(both("rope_theta", "200", "1e+06")), "mixtral", converted=True, **rope(rope_theta=200.0))
     refused("jitter", "router_jitter_noise: 0.1[0-9]* is not", "mixtral", router_jitter_noise=0.1)

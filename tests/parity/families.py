@@ -30,7 +30,8 @@ from make_fixtures import write_dataset  # noqa: E402
 
 SEQ, VOCAB = 24, 61
 CLASS = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
-         "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2"}
+         "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2",
+         "phi3": "Phi3"}
 bad = points = 0
 
 
@@ -79,18 +80,25 @@ def draw(r, kind):
         c["head_dim"] = width
     c["rope_parameters"] = rope(r, width // 2, r.choice([100.0, 10000.0, 500000.0]))
     if kind == "starcoder2":
-        c |= dict(norm_epsilon=r.choice([1e-5, 1e-2]), hidden_act=r.choice(["gelu_pytorch_tanh", "gelu"]))
+        c |= dict(sliding_window=r.choice([None, 8]), norm_epsilon=r.choice([1e-5, 1e-2]), hidden_act=r.choice(["gelu_pytorch_tanh", "gelu"]))
     else:
         c["rms_norm_eps"] = r.choice([1e-6, 1e-2])
+    if kind == "phi3":
+        part = r.choice([1.0, 0.5])
+        p = r.choice([dict(rope_type="default"), dict(rope_type="longrope", short_factor=[r.uniform(1, 2) for _ in range(int(width * part) // 2)],
+                                                       long_factor=[r.uniform(1, 8) for _ in range(int(width * part) // 2)])])
+        c |= dict(hidden_size=heads * width, original_max_position_embeddings=r.choice([8, 16, 2 * SEQ]),
+                  sliding_window=r.choice([None, 8]), rope_parameters=p | dict(rope_theta=100.0, partial_rotary_factor=part))
+        c.pop("head_dim", None)
     if kind == "mistral":
-        c["sliding_window"] = None
+        c["sliding_window"] = r.choice([None, 8, 4096])
     if kind == "smollm3":
         c["no_rope_layer_interval"] = r.choice([1, 2, 3])
     if kind == "granite":
         c |= dict(embedding_multiplier=r.choice([1.0, 12.0]), attention_multiplier=r.choice([0.0625, 0.25]),
                   residual_multiplier=r.choice([1.0, 0.22]), logits_scaling=r.choice([1.0, 8.0]))
     if kind == "mixtral":
-        c |= dict(num_local_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), router_aux_loss_coef=0.0)
+        c |= dict(sliding_window=r.choice([None, 8]), num_local_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), router_aux_loss_coef=0.0)
     if kind == "qwen3_moe":
         c |= dict(num_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.5,
                   moe_intermediate_size=r.choice([16, 24]), router_aux_loss_coef=0.0)

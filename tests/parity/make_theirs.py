@@ -49,6 +49,11 @@ CASES = {
     "qwen3-moe-theirs": ("Qwen3Moe", 1506, SHAPE | dict(
         num_hidden_layers=1, head_dim=12, rope_parameters=PLAIN, moe_intermediate_size=12, num_experts=5,
         num_experts_per_tok=2, norm_topk_prob=False, router_aux_loss_coef=0.25, output_router_logits=True)),
+    "mistral-theirs": ("Mistral", 1508, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN, sliding_window=6)),
+    "phi3-theirs": ("Phi3", 1509, SHAPE | dict(
+        num_hidden_layers=2, original_max_position_embeddings=16, rope_parameters=dict(
+            rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.5, short_factor=[1.0, 1.5],
+            long_factor=[1.5, 4.0]))),
     "starcoder2-theirs": ("Starcoder2", 1507, SHAPE | dict(
         num_hidden_layers=2, rope_parameters=dict(rope_type="dynamic", rope_theta=3000.0, factor=2.0))),
 }

@@ -19,9 +19,9 @@
 
 #define FIXTURE "tests/parity/fixtures/hfconfig/keys.json"
 
-static const char *const types[] = {"gpt2",    "gpt_neox",  "llama",     "mistral",
-                                    "mixtral", "qwen2",     "smollm3",   "granite",
-                                    "qwen3",   "qwen3_moe", "starcoder2"};
+static const char *const types[] = {"gpt2",    "gpt_neox",  "llama",   "mistral",
+                                    "mixtral", "qwen2",     "smollm3", "granite",
+                                    "qwen3",   "qwen3_moe", "phi3",    "starcoder2"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 /* --- the classes' keys have rows -------------------------------------------------------------- */
@@ -357,14 +357,24 @@ static json_t *rope_of(const struct bench *b, int i, const char *type_key)
     return o;
 }
 
+static bool knows_kind(const struct sn_hf_key *types_row, const char *kind)
+{
+    const char *ours = sn_hf_word_ours(types_row, kind);
+    return ours && strcmp(ours, kind) == 0;
+}
+
 /* A key changes the models of kinds that read it and no others, and one that is needed is asked for. */
 static bool is_used_by_kinds(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config plain, with;
-    const char *key = strchr(k->name, '.') + 1, *ours = strchr(k->ours, '.') + 1;
+    const struct sn_hf_key *types_row = sn_hf_key_find(b->type, "rope_parameters.rope_type");
+    const char *dot = strchr(k->name, '.'), *ours = strchr(k->ours, '.') + 1;
+    const char *key = dot ? dot + 1 : k->name;
     bool good = true, read = false;
     bool list = strcmp(key, "short_factor") == 0 || strcmp(key, "long_factor") == 0;
     for (int i = 0; i < (int)(sizeof(scaled) / sizeof(scaled[0])); i++) {
+        if (!knows_kind(types_row, scaled[i].kind))
+            continue;
         json_t *o = rope_of(b, i, "rope_type"), *other = json_deep_copy(o),
                *lacks = json_deep_copy(o);
         json_t *v = list                           ? list_of(sn_model_rotated(&b->model) / 2, 3.5)
@@ -385,7 +395,8 @@ static bool is_used_by_kinds(struct bench *b, const struct sn_hf_key *k)
         read = read || reads != SN_HF_READS_NOT;
     }
     json_t *none = json_pack("{s: s, s: f}", "rope_type", "default", "factor", 8.0);
-    return good && read && read_with(b, "rope_parameters", none, &with) == SN_OK &&
+    bool all = knows_kind(types_row, "yarn") && knows_kind(types_row, "llama3");
+    return good && (read || !all) && read_with(b, "rope_parameters", none, &with) == SN_OK &&
            is_same_model(b, &with);
 }
 
@@ -393,8 +404,8 @@ static bool is_used(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config m;
     if (strcmp(k->ours, "rope_scaling.type") == 0)
-        return read_with(b, "rope_parameters", rope_of(b, 0, "rope_type"), &m) == SN_OK &&
-               !is_same_model(b, &m) && m.rope_scaling.kind == SN_ROPE_LINEAR;
+        return read_with(b, "rope_parameters", rope_of(b, 4, "rope_type"), &m) == SN_OK &&
+               !is_same_model(b, &m) && m.rope_scaling.kind == SN_ROPE_LONGROPE;
     if (strncmp(k->ours, "rope_scaling.", 13) == 0)
         return is_used_by_kinds(b, k);
     if (twins(b, k->ours) > 1) /* must all agree */
@@ -574,18 +585,18 @@ static void rope_scaling_is_rope_parameters(void)
     teardown(&b);
 }
 
-static void a_window_bounds_the_sequence(void)
+static void a_window_is_kept(void)
 {
     struct bench b;
     struct sn_model_config m;
     setup(&b, "mistral");
     tap_ok(b.model.sliding_window == 64 && b.model.seq == 32, "a window past the sequence");
-    tap_ok(read_with(&b, "sliding_window", json_integer(8), &m) == SN_OK && m.seq == 8 &&
+    tap_ok(read_with(&b, "sliding_window", json_integer(8), &m) == SN_OK && m.seq == 32 &&
                m.sliding_window == 8,
-           "a smaller one is the longest sequence");
+           "and a smaller one");
     (void)json_object_del(b.base, "sliding_window");
     tap_ok(read_with(&b, "max_position_embeddings", json_integer(10000), &m) == SN_OK &&
-               m.seq == 4096 && m.sliding_window == 4096,
+               m.seq == 10000 && m.sliding_window == 4096,
            "mistral has one where its file does not say so");
     teardown(&b);
 }
@@ -615,7 +626,7 @@ int main(void)
     for (int i = 0; i < TYPES; i++)
         values_are_what_the_table_says(types[i]);
     rope_scaling_is_rope_parameters();
-    a_window_bounds_the_sequence();
+    a_window_is_kept();
     the_balancing_loss_is_rescaled();
     json_decref(root);
     return tap_done();

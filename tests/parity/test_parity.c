@@ -320,7 +320,9 @@ int main(void)
                                         "granite-theirs",
                                         "qwen3-theirs",
                                         "qwen3-moe-theirs",
-                                        "starcoder2-theirs"};
+                                        "starcoder2-theirs",
+                                        "mistral-theirs",
+                                        "phi3-theirs"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

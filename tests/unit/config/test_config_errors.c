@@ -130,7 +130,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, phi3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -138,7 +138,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd or wsd-sqrt)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, phi3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -355,7 +355,7 @@ static const struct {
      "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen3 or qwen3-moe"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe or phi3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",
@@ -427,10 +427,8 @@ static const struct {
     {"model: {preset: llama-7}\n",
      "run.yaml:1:17: model.preset: no preset 'llama-7'; did you mean 'llama-7b'?"},
     {"model: {preset: enormous-model}\n",
-     "run.yaml:1:17: model.preset: no preset 'enormous-model'; want one of "
-     "gpt-neox-20b, gpt2-1.5b, gpt2-124m, gpt2-350m, gpt2-774m, llama-13b, llama-1b, llama-30b, llama-65b, "
-     "llama-7b, llama-tiny, llama3-70b, llama3-8b, mixtral-8x7b, pythia-12b, pythia-160m, pythia-1b, "
-     "pythia-6.9b, qwen2-0.5b, qwen2.5-7b"},
+     "run.yaml:1:17: model.preset: no preset 'enormous-model'; sennit-plan --list models has those that "
+     "ship"},
     {"model: {preset: ../models/llama-7b}\n",
      "run.yaml:1:17: model.preset: '../models/llama-7b' is not a preset's name; want "
      "letters, digits, '.', '-' and '_', or use 'file' for a path"},

@@ -7,19 +7,20 @@
 /* --- presets and inclusions ------------------------------------------------------------------- */
 
 /* Published parameter counts, from the dimensions alone. */
+/* Weights of a model, counted by hand. */
 static int64_t count(const struct sn_model_config *m)
 {
-    int64_t D = m->hidden, F = m->ffn, V = m->vocab, L = m->layers;
-    int64_t kv = D / m->heads * m->kv_heads, head = m->tied_embeddings ? 0 : V * D;
-    if (m->family == SN_LLAMA)
-        return V * D + head + D + L * (2 * D * D + 2 * D * kv + 3 * D * F + 2 * D);
-    if (m->family == SN_QWEN2)
-        return V * D + head + D + L * (2 * D * D + D + 2 * D * kv + 2 * kv + 3 * D * F + 2 * D);
-    if (m->family == SN_MIXTRAL)
-        return V * D + head + D +
-               L * (2 * D * D + 2 * D * kv + m->experts.count * (3 * D * F + D) + 2 * D);
-    int64_t block = 3 * D * D + 3 * D + D * D + D + 2 * D * F + F + D + 4 * D;
-    return V * D + head + 2 * D + L * block + (m->family == SN_GPT2 ? (int64_t)m->seq * D : 0);
+    const struct sn_traits *t = sn_family_traits(m->family);
+    int64_t D = m->hidden, F = m->ffn, V = m->vocab, L = m->layers, E = m->experts.count;
+    int64_t width = m->head_dim > 0 ? m->head_dim : D / m->heads;
+    int64_t q = width * m->heads, kv = width * m->kv_heads;
+    int64_t norm = t->norm == SN_LAYERNORM ? 2 * D : D, head = m->tied_embeddings ? 0 : V * D;
+    int64_t ffn = (t->gated ? 3 : 2) * D * F, block = 2 * D * q + 2 * D * kv + 2 * norm;
+    block += E > 0 ? E * (ffn + D) : ffn;
+    block += t->biases & SN_LINEAR_QKV ? q + 2 * kv : 0;
+    block += t->biases & SN_LINEAR_O ? F + 2 * D : 0; /* and those of the feed-forward part */
+    block += t->head_norms ? 2 * width : 0;
+    return V * D + head + norm + L * block + (t->positions == SN_LEARNED ? (int64_t)m->seq * D : 0);
 }
 
 static void presets_have_the_published_sizes(const struct place *p)
@@ -28,13 +29,29 @@ static void presets_have_the_published_sizes(const struct place *p)
         const char *name;
         int64_t parameters;
     } all[] = {
-        {"gpt2-124m", 124439808},    {"gpt2-350m", 354823168},    {"gpt2-774m", 774030080},
-        {"gpt2-1.5b", 1557611200},   {"pythia-160m", 162322944},  {"pythia-1b", 1011781632},
-        {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}, {"gpt-neox-20b", 20554567680},
-        {"llama-tiny", 3295488},     {"llama-1b", 1100048384},    {"llama-7b", 6738415616},
-        {"llama-13b", 13015864320},  {"llama-30b", 32528943616},  {"llama-65b", 65285660672},
-        {"llama3-8b", 8030261248},   {"llama3-70b", 70553706496}, {"mixtral-8x7b", 46702792704},
-        {"qwen2-0.5b", 494032768},   {"qwen2.5-7b", 7615616512},
+        {"gpt2-124m", 124439808},          {"gpt2-350m", 354823168},
+        {"gpt2-774m", 774030080},          {"gpt2-1.5b", 1557611200},
+        {"pythia-160m", 162322944},        {"pythia-1b", 1011781632},
+        {"pythia-6.9b", 6857302016},       {"pythia-12b", 11846072320},
+        {"gpt-neox-20b", 20554567680},     {"llama-tiny", 3295488},
+        {"llama-1b", 1100048384},          {"llama-7b", 6738415616},
+        {"llama-13b", 13015864320},        {"llama-30b", 32528943616},
+        {"llama-65b", 65285660672},        {"llama3-8b", 8030261248},
+        {"llama3-70b", 70553706496},       {"mixtral-8x7b", 46702792704},
+        {"qwen2-0.5b", 494032768},         {"qwen2.5-7b", 7615616512},
+        {"llama3.1-8b", 8030261248},       {"llama3.1-70b", 70553706496},
+        {"llama3.1-405b", 405853388800},   {"llama3.2-1b", 1235814400},
+        {"llama3.2-3b", 3212749824},       {"mistral-7b", 7241732096},
+        {"mistral-nemo-12b", 12247782400}, {"qwen2.5-1.5b", 1543714304},
+        {"qwen2.5-3b", 3085938688},        {"qwen2.5-14b", 14770033664},
+        {"qwen2.5-32b", 32763876352},      {"qwen2.5-72b", 72706203648},
+        {"qwen3-0.6b", 596049920},         {"qwen3-1.7b", 1720574976},
+        {"qwen3-4b", 4022468096},          {"qwen3-8b", 8190735360},
+        {"qwen3-14b", 14768307200},        {"qwen3-32b", 32762123264},
+        {"qwen3-30b-a3b", 30532122624},    {"qwen3-235b-a22b", 235093634560},
+        {"smollm3-3b", 3075098624},        {"phi3-mini", 3821079552},
+        {"starcoder2-3b", 3030371328},     {"starcoder2-7b", 7173923840},
+        {"granite3.1-8b", 8170848256},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char text[128];
@@ -311,7 +328,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe or starcoder2"},
+                                       "qwen3_moe, phi3 or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",

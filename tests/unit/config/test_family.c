@@ -41,8 +41,10 @@ static void some_have_twins_with_experts(void)
     enum sn_family with = SN_GPT2;
     tap_ok(sn_family_with_experts(SN_LLAMA, &with) && with == SN_MIXTRAL, "llama has a twin");
     tap_ok(sn_family_with_experts(SN_QWEN3, &with) && with == SN_QWEN3_MOE, "qwen3 has one");
+    tap_ok(sn_family_with_experts(SN_PHI3, &with) && with == SN_MIXTRAL, "phi3 has that of llama");
     for (int f = 0; f < SN_NFAMILIES; f++)
-        tap_ok(f == SN_LLAMA || f == SN_QWEN3 || !sn_family_with_experts((enum sn_family)f, &with),
+        tap_ok(f == SN_LLAMA || f == SN_QWEN3 || f == SN_PHI3 ||
+                   !sn_family_with_experts((enum sn_family)f, &with),
                "%s has one only if it is one of these", sn_family_names[f]);
 }
 
