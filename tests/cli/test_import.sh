@@ -78,9 +78,9 @@ refuses() { # sentence expression pattern: by training and by converting
 refuses "another activation" 's/"silu"/"gelu"/' 'config.json: hidden_act: gelu is not supported: '
 refuses "another class" 's/"llama"/"gemma"/' "config.json: model_type: 'gemma' is not supported"
 refuses "an unknown key" 's/^{/{"logits_scaling": 8.0,/' "config.json: unknown key 'logits_scaling': "
-refuses "rope_parameters with the older key" \
-    's/^{/{"rope_parameters": {"type": "linear", "factor": 4.0},/' \
-    'config.json: rope_parameters.type: linear is not supported: '
+refuses "a type of scaling that nobody has" \
+    's/^{/{"rope_parameters": {"type": "ntk", "factor": 4.0},/' \
+    'config.json: rope_parameters.type: ntk is not supported; want default'
 refuses "heads that are rotated in part" \
     's/^{/{"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},/' \
     'config.json: rope_parameters.partial_rotary_factor: 0.5 is not supported: '
