@@ -97,7 +97,7 @@ struct sn_lr_config {
 /* Adapters of weight matrices (Hu et al., "LoRA", arXiv 2106.09685). */
 struct sn_lora_config {
     int r; /* rank of their products; 0: none */
-    double alpha;
+    double alpha, dropout;
     int n_targets; /* name patterns of the matrices' tensors */
     char targets[SN_FREEZE_MAX][SN_NAME_MAX];
     char init_from[SN_PATH_MAX]; /* "": A random, B zero */

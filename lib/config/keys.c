@@ -299,7 +299,7 @@ const struct sn_key sn_keys[] = {
         DEFAULT("[]"), DECIDES},
     {ROW("train.lora.init_from", PATH, AT(train.lora.init_from), "Directory with adapters in PEFT's form (adapter_config.json, adapter_model.safetensors) to begin with; null: A random, B zero. Needs train.init_from."),
         DEFAULT("null"), NULL_OK, DECIDES},
-    {ROW("train.lora.dropout", FLOAT, NONE, "Dropout of what adapters read."), RANGE(0, 0.999999L, NULL), ONLY("0")},
+    {ROW("train.lora.dropout", FLOAT, AT(train.lora.dropout), "Dropout of what adapters read: one mask for those of a fused matrix."), RANGE(0, 0.999999L, NULL), DEFAULT("0.0"), DECIDES},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),

@@ -142,10 +142,12 @@ static void adapt(struct sn_cut *c, const struct sn_mesh *m, const char *which)
 {
     for (int a = 0; a < m->n_axes; a++) {
         cut_adapter(c, a, which[0] == 'b');
-        if (which[0] == 's') { /* between the two: as A gives it */
-            c->weight[a] = SN_CUT_NONE;
+        if (which[0] == 's') /* between the two: as A gives it */
             c->want.axis[a] = c->give.axis[a];
-        }
+        if (which[0] == 'd') /* before them: as A takes it */
+            c->give.axis[a] = c->want.axis[a];
+        if (which[0] == 's' || which[0] == 'd')
+            c->weight[a] = SN_CUT_NONE;
     }
 }
 

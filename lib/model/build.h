@@ -31,6 +31,8 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want);
 /* Random streams: of the embedding 0; four in each layer: attention, its residual, the ffn's, the
  * router's. */
 uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which);
+/* The first behind them. */
+uint32_t sn_model_sites(const struct sn_model_config *c);
 /* rope.c: how much each pair of features of a head turns a position, where wavelengths are scaled; the
  * model's memory. NULL: they are not. And what sines and cosines are multiplied by. */
 const double *sn_rope_frequencies(struct sn_model_builder *b);

@@ -110,6 +110,11 @@ uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which)
     return b->layer < 0 ? 0 : 4u * ((uint32_t)b->layer + 1u) + which;
 }
 
+uint32_t sn_model_sites(const struct sn_model_config *c)
+{
+    return 4u * ((uint32_t)c->layers + 1u);
+}
+
 static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char *point)
 {
     if (b->config->dropout <= 0)

@@ -52,9 +52,24 @@ static int stacked(struct sn_model_builder *b, const struct sn_param *w)
     return a.n_tensors > 0 ? sn_model_param(b, &a) : -1;
 }
 
+/* x, of which some is dropped in training. */
+static int thinned(struct sn_model_builder *b, int x, const char *point)
+{
+    if (b->train->lora.dropout <= 0 || b->failed)
+        return x;
+    int y = sn_model_value(b, b->model->values[x].cols);
+    struct sn_node *n = sn_model_node(b, SN_NODE_DROPOUT, "l%d.%s.lora_drop", b->layer, point);
+    n->in[0] = x;
+    n->out = y;
+    n->attr.random.drop = (float)b->train->lora.dropout;
+    n->attr.random.site = sn_model_sites(b->config) + (uint32_t)y; /* no other has this value */
+    return y;
+}
+
 /* alpha / r x A^T. */
 static int reduced(struct sn_model_builder *b, int a, int x, const char *point)
 {
+    x = thinned(b, x, point);
     int64_t cols = b->failed ? 1 : b->model->params[a].rows;
     int u = sn_model_value(b, cols), v = sn_model_value(b, cols);
     struct sn_node *n = sn_model_node(b, SN_NODE_LINEAR, "l%d.%s.lora_a", b->layer, point);

@@ -26,11 +26,6 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
     a.position.context = j->group_size[SN_GROUP_CONTEXT];
     a.position.context_rank = a.position.key_rank = j->group_index[SN_GROUP_CONTEXT];
     a.position.zigzag = j->config->layout.context_kind == SN_CONTEXT_RING;
-    a.position.row0 = n->kind == SN_NODE_DROPOUT ? sn_first_row(j, sn_region(j)) : 0;
-    if (n->kind == SN_NODE_DROPOUT && sn_features_are_cut(j, sn_region(j))) {
-        a.random.width = j->config->model.hidden;
-        a.random.col0 = (int32_t)sn_first_col(j, sn_region(j), a.random.width);
-    }
     return a;
 }
 
@@ -273,12 +268,22 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
         e->value[n->out] = e->value[n->in[0]];
         return;
     }
-    struct sn_view x = sn_take(e, n->in[0], sn_region(e->job));
-    int y = sn_result(e, n, x.cols, sn_region(e->job));
+    const struct sn_job *j = e->job;
+    struct sn_placement at = sn_placement_on(&j->mesh, sn_cut_of(j, n->point).want);
+    struct sn_view x = sn_take(e, n->in[0], at);
+    int y = sn_result(e, n, x.cols, at);
     struct sn_op *op = sn_op_add(e->p, SN_OP_DROPOUT, "%s", n->point);
     op->in[SN_NOISE_X] = x;
     op->out[SN_NOISE_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
+    op->attr.position.row0 = sn_first_row(j, at);
+    if (!sn_features_are_cut(j, at))
+        return;
+    int64_t slices = 1; /* as long as those here, padding included */
+    for (int a = 0; a < j->mesh.n_axes; a++)
+        slices *= sn_placement_cuts(at, a, SN_COLS) ? j->mesh.axis[a].size : 1;
+    op->attr.random.width = (int32_t)j->model->values[n->in[0]].cols;
+    op->attr.random.col0 = (int32_t)sn_first_col(j, at, x.cols * slices);
 }
 
 void sn_lower_vstage(struct sn_emit *e)

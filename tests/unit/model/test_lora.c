@@ -194,8 +194,6 @@ int main(void)
     keys_are_refused("freeze: [a], lora: {rank: 8, targets: [b]}",
                      "run.yaml:3:44: train.freeze: has no effect beside train.lora, which freezes "
                      "all but its adapters; leave it out");
-    keys_are_refused("lora: {rank: 8, targets: [b], dropout: 0.1}",
-                     "run.yaml:3:75: train.lora.dropout: 0.1 is not built yet; use 0");
     keys_are_refused("lora: {rank: 8, targets: [b], init_from: d}",
                      "run.yaml:3:77: train.lora.init_from: adapts weights that are random without "
                      "train.init_from; name those that the adapters were trained with");
