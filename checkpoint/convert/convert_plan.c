@@ -295,6 +295,11 @@ static enum sn_status make_plan(struct sn_manifest *out, const struct sn_source 
                                 const struct sn_config *c, struct sn_err *err)
 {
     struct planner p = {.s = s, .c = c, .has_moments = has_moments(s)};
+    if (sn_source_has_adapters(s) && c->train.lora.r == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: has adapters, of which the layout file says nothing; give it the run's "
+                       "train.lora, or use --merge",
+                       s->name);
     SN_TRY(sn_model_create(&p.model, &c->model, &c->train, err));
     enum sn_status st = check_tensors(&p, err);
     for (int r = 0; r < sn_config_ranks(c) && st == SN_OK; r++)

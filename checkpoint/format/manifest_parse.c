@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,9 @@ static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
     s.loss_scale = parse_float(r, o, "loss_scale");
     if (json_object_get(o, "adapter_scale"))
         s.adapter_scale = parse_float(r, o, "adapter_scale");
+    if (r->st == SN_OK && !(s.adapter_scale >= 0 && isfinite(s.adapter_scale)))
+        r->st = sn_fail(r->err, SN_EIO, "%s: 'adapter_scale' is %g, not a number from 0 on",
+                        r->file, (double)s.adapter_scale);
     return s;
 }
 

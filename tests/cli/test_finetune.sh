@@ -108,6 +108,16 @@ mv lora.yaml.bak lora.yaml
 run "$bin/sennit-convert" runs/lora/ckpt hub/none --to safetensors
 is "weights alone would lose the adapters" "$rc" 2
 like "and says what to do" "$err" 'has adapters; want --merge to put them into the weights, or --to peft to write them alone$'
+echo 'layout: {tensor: 2}' >two.yaml
+run "$bin/sennit-convert" runs/lora/ckpt two --layout two.yaml
+like "nor for a layout that knows of none" "$err" "has adapters, of which the layout file says nothing; give it the run's train.lora, or use --merge\$"
+run "$bin/sennit-convert" runs/lora/ckpt two --layout two.yaml --merge
+is "merged for two tensor ranks" "$rc" 0
+sed -e 's/layout: {/layout: {tensor: 2, /' -e '/^model:/d' lora.yaml >both.yaml
+run "$bin/sennit-convert" runs/lora/ckpt both --layout both.yaml
+is "with their adapters for two tensor ranks" "$rc" 0
+run "$bin/sennit-convert" --diff both runs/lora/ckpt
+is "which are the same" "$rc" 0
 run "$bin/sennit-convert" runs/tune/ckpt hub/none --to peft
 like "no adapters, no form of them" "$err" 'has no adapters to write; want a run with train.lora$'
 run "$bin/sennit-convert" runs/tune/ckpt hub/none --to safetensors --merge

@@ -395,6 +395,8 @@ static void strange_manifests_are_explained(void)
         {"\"schema\": 3", "\"schema\": 3, \"schema\": 3", "duplicate object key", SN_EIO},
         {"\"step\": 100", "\"step\": \"100\"", "'step' is not a number from 0 up", SN_EIO},
         {"0x1.99999ap-4", "big", "'loss_scale' is 'big', not a number", SN_EIO},
+        {"\"loss_scale\"", "\"adapter_scale\": \"nan\", \"loss_scale\"",
+         "'adapter_scale' is nan, not a number from 0 on", SN_EIO},
         {"\"shard-00000.h5\"", "\"../x.h5\"", "'../x.h5' is no shard's file name", SN_EIO},
         {"\"shape\": [300", "\"shape\": [301",
          "has 64 of its 19264 values in no piece, the first at row 300, column 0", SN_EIO},
