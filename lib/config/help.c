@@ -230,6 +230,9 @@ static void keep_carried(struct sn_config *c)
     for (int i = 0; i < sn_n_keys; i++)
         if (sn_keys[i].is_free)
             *(double *)sn_key_at(&sn_keys[i], c) = 0;
+    struct sn_model_config *m = &c->model; /* as read, before rules.c derives the same */
+    if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)
+        m->head_dim = 0;
     if (c->model.experts.router == SN_ROUTER_DENSE) /* what was trained so may go on sparse */
         c->model.experts.router = SN_ROUTER_SOFTMAX;
 }

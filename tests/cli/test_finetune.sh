@@ -113,7 +113,7 @@ run "$bin/sennit-convert" runs/lora/ckpt two --layout two.yaml
 like "nor for a layout that knows of none" "$err" "has adapters, of which the layout file says nothing; give it the run's train.lora, or use --merge\$"
 run "$bin/sennit-convert" runs/lora/ckpt two --layout two.yaml --merge
 is "merged for two tensor ranks" "$rc" 0
-sed -e 's/layout: {/layout: {tensor: 2, /' -e '/^model:/d' lora.yaml >both.yaml
+sed -e 's/layout: {/layout: {tensor: 2, /' lora.yaml >both.yaml
 run "$bin/sennit-convert" runs/lora/ckpt both --layout both.yaml
 is "with their adapters for two tensor ranks" "$rc" 0
 run "$bin/sennit-convert" --diff both runs/lora/ckpt
