@@ -26,6 +26,7 @@ struct sn_convert_line {
     bool is_foreign;       /* --from safetensors */
     int64_t memory, shard_bytes;
     bool later_names;   /* --names 5 */
+    const char *beside; /* --beside: a directory of the field's; NULL: none */
     int dtype;          /* enum sn_dtype; -1: that of the source */
     int grow;           /* 0: not */
     int upcycle, top_k; /* experts, 0: not; of a token */

@@ -36,6 +36,7 @@ static const char usage[] =
     "  --top-k K            of --upcycle: experts of a token (default 2)\n"
     "  --shard-size SIZE    of --to: the most of one file (default 5GB)\n"
     "  --names VERSION      of --to: as transformers 4 (default) or 5 has mixtral's experts\n"
+    "  --beside DIR         of --to: DIR's tokenizer and generation_config.json go along\n"
     "  --memory SIZE        buffers of each process (default 4GiB)\n"
     "  --fresh              do not go on where a killed conversion was\n"
     "\n"
@@ -62,6 +63,7 @@ enum {
     TOP_K,
     SHARD_SIZE,
     NAMES,
+    BESIDE,
     MEMORY,
     FRESH,
     INSPECT,
@@ -163,6 +165,9 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         return l->later_names || strcmp(optarg, "4") == 0
                    ? SN_OK
                    : sn_fail(err, SN_EINPUT, "--names: '%s' is no version; want 4 or 5", optarg);
+    case BESIDE:
+        l->beside = optarg;
+        return SN_OK;
     case MEMORY:
         return sn_parse_bytes("--memory", optarg, 1, &l->memory, err);
     case FRESH:
@@ -203,7 +208,7 @@ static enum sn_status check_options(const struct options *o, const struct option
                               BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
                               BIT(MERGE) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) |
-                              BIT(NAMES) | BIT(MEMORY) | BIT(JSON),
+                              BIT(NAMES) | BIT(BESIDE) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_DIFF] = BIT(DIFF) | BIT(MEMORY) | BIT(JSON)};
@@ -226,8 +231,8 @@ static enum sn_status check_options(const struct options *o, const struct option
             "--from, --dtype, --grow, --delink, --merge, --upcycle");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
-    static const unsigned of_weights =
-        BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES);
+    static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) |
+                                       BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
     for (int i = 0; o->line.is_peft && names[i].name; i++)
         if (o->given & of_weights & BIT(names[i].val))
             return sn_fail(err, SN_EINPUT, "--%s does not go with --to peft; leave it out",
@@ -268,6 +273,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},
                                           {"names", required_argument, NULL, NAMES},
+                                          {"beside", required_argument, NULL, BESIDE},
                                           {"memory", required_argument, NULL, MEMORY},
                                           {"fresh", no_argument, NULL, FRESH},
                                           {"inspect", no_argument, NULL, INSPECT},

@@ -227,6 +227,7 @@ static enum sn_status export(const struct sn_convert_line *l, struct sn_source *
                                   .memory = l->memory,
                                   .shard_bytes = l->shard_bytes,
                                   .later_names = l->later_names,
+                                  .beside = l->beside,
                                   .dtype = l->dtype < 0 ? dtype_of(s) : (enum sn_dtype)l->dtype,
                                   .comm = comm};
     struct sn_config *c = sn_alloc(sizeof(*c));

@@ -4,6 +4,7 @@
  * Half of the memory is the source's, to fetch ahead; the other half is a band of theirs and a box
  * of ours on its way into one that lies the other way round.
  */
+#include "checkpoint/convert/beside.h"
 #include "checkpoint/convert/export.h"
 
 #include "checkpoint/convert/export_plan.h"
@@ -219,6 +220,8 @@ static enum sn_status publish(struct export *x, struct sn_err *err)
     if (x->plan.n_files > 1)
         SN_TRY(write_index(x, err));
     SN_TRY(put_text(x, "config.json", &x->config, err));
+    if (x->o->beside)
+        SN_TRY(sn_beside_copy(x->o->beside, x->aside, err));
     SN_TRY(sn_dir_sync(x->aside, err));
     if (rename(x->aside, x->dst) != 0)
         return sn_file_fail(err, x->dst, "rename the finished directory to it");
@@ -269,7 +272,12 @@ static enum sn_status prepare(struct export *x, const struct sn_model_config *m,
     x->parent = sn_path_parent(o->dst);
     if (!x->dst || !x->parent)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", o->dst);
-    SN_TRY(sn_hfconfig_format(&x->config, m, o->dtype, err));
+    struct sn_str tokens = {0};
+    enum sn_status st = o->beside ? sn_beside_tokens(&tokens, o->beside, err) : SN_OK;
+    if (st == SN_OK)
+        st = sn_hfconfig_format(&x->config, m, o->dtype, tokens.p, err);
+    sn_str_fini(&tokens);
+    SN_TRY(st);
     struct sn_export_want want = {o->dtype, o->shard_bytes, o->later_names};
     SN_TRY(sn_export_plan_init(&x->plan, x->source, m, &want, err));
     return share_memory(x, err);

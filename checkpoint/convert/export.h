@@ -13,6 +13,7 @@ struct sn_export_options {
     int64_t shard_bytes; /* the most of one file; 5 GB is the field's habit */
     enum sn_dtype dtype;
     bool later_names; /* those of the field's later versions: mixtral's experts as two tensors */
+    const char *beside; /* a directory of the field's, whose tokenizer goes along (beside.h); or NULL */
     struct sn_comm *comm; /* files are divided among the ranks */
 };
 

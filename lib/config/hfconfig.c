@@ -459,3 +459,33 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
     *out = j.doc;
     return SN_OK;
 }
+
+/* A number, or a list of numbers; null for all else. */
+static void add_token(struct sn_str *out, const json_t *v)
+{
+    size_t n = json_array_size(v);
+    if (json_is_integer(v))
+        sn_str_add(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (n == 0)
+        sn_str_add(out, "null");
+    for (size_t i = 0; i < n; i++)
+        sn_str_add(out, "%s%" JSON_INTEGER_FORMAT "%s", i ? ", " : "[",
+                   json_integer_value(json_array_get(v, i)), i + 1 == n ? "]" : "");
+}
+
+enum sn_status sn_hfconfig_tokens(struct sn_str *out, const char *text, size_t len,
+                                  const char *path, struct sn_err *err)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return sn_fail(err, SN_EINPUT, "%s: not JSON; want a Hugging Face config.json", path);
+    }
+    for (int i = 0; i < 3; i++) {
+        sn_str_add(out, ",\n  \"%s\": ", keys[i]);
+        add_token(out, json_object_get(root, keys[i]));
+    }
+    json_decref(root);
+    return out->failed ? sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path) : SN_OK;
+}

@@ -182,7 +182,7 @@ static bool is_unknown(const struct sn_hf_key *row, const struct sn_model_config
 }
 
 enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,
-                                  enum sn_dtype dtype, struct sn_err *err)
+                                  enum sn_dtype dtype, const char *tokens, struct sn_err *err)
 {
     const char *alien;
     const struct sn_hf_type *t = sn_hf_type_of(m, &alien);
@@ -203,10 +203,10 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
         if (row->class == SN_HF_FIXED && row->is_written)
             write_fixed(out, row);
     }
-    sn_str_add(out,
-               ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n  \"pad_token_id\": null,"
-               "\n  \"torch_dtype\": "
-               "\"%s\"\n}\n",
+    sn_str_add(out, "%s,\n  \"torch_dtype\": \"%s\"\n}\n",
+               tokens ? tokens
+                      : ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,"
+                        "\n  \"pad_token_id\": null",
                dtype == SN_F32    ? "float32"
                : dtype == SN_BF16 ? "bfloat16"
                                   : "float16");

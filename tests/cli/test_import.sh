@@ -87,6 +87,21 @@ refuses "heads that are rotated in part" \
 refuses "dropped attention" 's/"attention_dropout": 0.0/"attention_dropout": 0.1/' \
     'config.json: attention_dropout: 0.1[0-9]* is not supported: '
 
+# --- what goes along ----------------------------------------------------------------------------------
+edit whole 's/"bos_token_id": null/"bos_token_id": 7/; s/"eos_token_id": null/"eos_token_id": [8, 9]/'
+printf '{"do_sample": true}\n' >"$tmp/whole/generation_config.json"
+printf '{"model": {}}\n' >"$tmp/whole/tokenizer.json"
+run "$convert" "$tmp/first/ckpt" "$tmp/along" --to safetensors --beside "$tmp/whole"
+is "an export beside a directory of the field's" "$rc" 0
+ok "has its tokenizer" cmp "$tmp/whole/tokenizer.json" "$tmp/along/tokenizer.json"
+ok "and how it generates" cmp "$tmp/whole/generation_config.json" "$tmp/along/generation_config.json"
+ok "and its tokens" cmp "$tmp/whole/config.json" "$tmp/along/config.json"
+ok "and the same weights" cmp "$tmp/hf/model.safetensors" "$tmp/along/model.safetensors"
+run "$convert" "$tmp/first/ckpt" "$tmp/lost" --to safetensors --beside "$tmp/nowhere"
+is "beside nothing: exit 2 or 1" "$((rc > 0))" 1
+like "the file is named" "$err" "nowhere/config.json: "
+ok "and nothing is written" test ! -e "$tmp/lost"
+
 edit bare ''
 rm "$tmp/bare/config.json"
 begin bare_run "$tmp/bare" ''

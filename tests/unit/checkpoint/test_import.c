@@ -26,7 +26,7 @@ static void config_json_gives_the_model_again(void)
         m.dropout = f < 2 ? 0.125 : 0; /* llama's class drops elsewhere */
         m.experts.aux_loss = m.family == SN_MIXTRAL ? 0.375 : 0;
         (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
-        good = good && sn_hfconfig_format(&text, &m, SN_BF16, &p.err) == SN_OK &&
+        good = good && sn_hfconfig_format(&text, &m, SN_BF16, NULL, &p.err) == SN_OK &&
                sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
                sn_hf_load_model(&b.model, p.root, &p.err) == SN_OK;
         a.model = m;
@@ -59,7 +59,7 @@ static void a_llama_with_a_window_is_a_mistral(void)
     sn_source_close(&s);
     m.sliding_window = m.seq + 3;
     (void)snprintf(path, sizeof(path), "%s/config.json", p.root);
-    good = good && sn_hfconfig_format(&text, &m, SN_F32, &p.err) == SN_OK &&
+    good = good && sn_hfconfig_format(&text, &m, SN_F32, NULL, &p.err) == SN_OK &&
            strstr(text.p, "\"model_type\": \"mistral\"") &&
            sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
            sn_hf_load_model(&back, p.root, &p.err) == SN_OK;
@@ -91,7 +91,7 @@ static void activations_are_written_in_the_field_s_words(void)
         bool good = open_fixture(&s, &m, all[i].fixture, &p.err);
         sn_source_close(&s);
         m.activation = all[i].activation;
-        good = good && sn_hfconfig_format(&text, &m, SN_F32, &p.err) == SN_OK &&
+        good = good && sn_hfconfig_format(&text, &m, SN_F32, NULL, &p.err) == SN_OK &&
                strstr(text.p, all[i].line) &&
                sn_file_save(path, text.p, text.len, &p.err) == SN_OK &&
                sn_hf_load_model(&back, p.root, &p.err) == SN_OK;
@@ -115,7 +115,7 @@ static void numbers_have_the_field_s_types(void)
     struct sn_str text = {0};
     struct sn_err err = {0};
     m.experts.every = 1;
-    bool good = sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_OK;
+    bool good = sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_OK;
     tap_ok(good && strstr(text.p, "\"router_aux_loss_coef\": 1.0,") &&
                strstr(text.p, "\"rope_theta\": 10000.0,") &&
                strstr(text.p, "\"router_jitter_noise\": 0.0,") &&
@@ -130,47 +130,48 @@ static void what_the_field_cannot_compute_is_refused(void)
     struct sn_model_config m = {.family = SN_GPT_NEOX, .heads = 4, .kv_heads = 2};
     struct sn_str text = {0};
     struct sn_err err;
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT,
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT,
            "gpt-neox with fewer kv heads");
     tap_text(err.text,
              "config.json: model.kv_heads: 2 differs from model.heads (4), which the field's "
              "gpt-neox does not know",
              "is named");
     m = (struct sn_model_config){.family = SN_LLAMA, .heads = 4, .kv_heads = 2, .rotary_pct = 0.5};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "llama with half a rotation");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT,
+           "llama with half a rotation");
     m = (struct sn_model_config){.family = SN_LLAMA, .rotary_pct = 1, .dropout = 0.125};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "llama with dropout");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "llama with dropout");
     tap_text(err.text,
              "config.json: model.dropout: 0.125, but the field's llama drops probabilities of "
              "attention alone; want 0",
              "is named");
     m = (struct sn_model_config){
         .family = SN_GPT_NEOX, .hidden = 200, .heads = 2, .kv_heads = 2, .rotary_pct = 0.58};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT,
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT,
            "a part of a head that transformers cuts elsewhere");
     tap_text(err.text,
              "config.json: model.rotary_pct: 0.58 of 100 features is 58, but the field's gpt-neox "
              "takes 57; want a factor slightly larger",
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .sliding_window = 64};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with a window");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "gpt2 with a window");
     m = (struct sn_model_config){.family = SN_LLAMA, .rotary_pct = 1, .score_cap = 50};
     struct sn_str capped = {0};
-    (void)sn_hfconfig_format(&capped, &m, SN_F32, &err);
+    (void)sn_hfconfig_format(&capped, &m, SN_F32, NULL, &err);
     tap_text(err.text, "config.json: model.score_cap: the field's llama does not know it",
              "a cap of scores that llama has not");
     sn_str_fini(&capped);
     m = (struct sn_model_config){.family = SN_QWEN2, .sliding_window = 64};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "qwen2 with a window");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "qwen2 with a window");
     tap_text(err.text,
              "config.json: model.sliding_window: 64, which the field's qwen2 does not know",
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .activation = SN_SILU};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "gpt2 with silu");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "gpt2 with silu");
     tap_text(err.text, "config.json: model.activation: silu, which the field's gpt2 does not know",
              "is named");
     m = (struct sn_model_config){.family = SN_MIXTRAL};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, &err) == SN_EINPUT, "and an unknown family");
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "and an unknown family");
     sn_str_fini(&text);
 }
 

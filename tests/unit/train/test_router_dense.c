@@ -126,10 +126,10 @@ static void files_of_the_field_have_a_softmax_router(void)
     struct sn_model_config drawn = mixture(SN_ROUTER_SPARSEMIXER, 0.1);
     struct sn_str text = {0};
     struct sn_err err = {0};
-    tap_ok(sn_hfconfig_format(&text, &dense, SN_F32, &err) == SN_OK &&
+    tap_ok(sn_hfconfig_format(&text, &dense, SN_F32, NULL, &err) == SN_OK &&
                strstr(text.p, "\"num_experts_per_tok\": 2"),
            "a model that is trained dense is the field's mixtral%s", err.text);
-    tap_ok(sn_hfconfig_format(&text, &drawn, SN_F32, &err) == SN_EINPUT &&
+    tap_ok(sn_hfconfig_format(&text, &drawn, SN_F32, NULL, &err) == SN_EINPUT &&
                strstr(err.text, "model.experts.router"),
            "a sparsemixer's is not: %s", err.text);
     sn_str_fini(&text);
