@@ -94,6 +94,18 @@ static const struct sn_hf_rule qwen3_moe_ffn[] = {
     {0}
 };
 
+/* Norms behind what they are of, and of q and k. */
+static const struct sn_hf_rule olmo2[] = {
+    {"embed.weight",                "embed_tokens.weight",                        SN_HF_SAME, 0},
+    {"layers.#.attn.q.weight",      "layers.#.self_attn.q_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.k.weight",      "layers.#.self_attn.k_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.v.weight",      "layers.#.self_attn.v_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.o.weight",      "layers.#.self_attn.o_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn_norm.weight",   "layers.#.post_attention_layernorm.weight",   SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.weight",    "layers.#.post_feedforward_layernorm.weight", SN_HF_SAME, 0},
+    {0}
+};
+
 /* Its block is llama's, with matrices side by side. */
 static const struct sn_hf_rule phi3[] = {
     {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME,         0},
@@ -167,6 +179,7 @@ static const struct family {
     [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
     [SN_QWEN3]    = {"model.",       {llama_attention, qwen3_norms, llama_ffn, llama_end}, {0}},
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen3_norms, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_OLMO2]    = {"model.",       {olmo2, qwen3_norms, llama_ffn, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_STARCODER2] = {"model.",     {llama_attention, qwen2_biases, starcoder2, llama_end}, {0}},
 };

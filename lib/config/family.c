@@ -28,7 +28,7 @@ bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
         const struct sn_traits *b = &traits[i];
         if (a->experts || !b->experts || a->norm != b->norm || a->biases != b->biases ||
             a->activation != b->activation || a->gated != b->gated ||
-            a->positions != b->positions || a->head_norms != b->head_norms)
+            a->positions != b->positions || a->head_norms != b->head_norms || a->norm_after != b->norm_after)
             continue;
         *out = (enum sn_family)i;
         return true;

@@ -31,6 +31,8 @@ struct sn_traits {
     bool gated; /* the feed-forward part is down(activation(gate x) * up x) */
     enum sn_positions positions;
     double rotary_pct; /* the default; 0 with learned positions */
+    bool norm_after;   /* attention and feed-forward part are normalised, not what they read */
+    bool wide_norms;   /* RMS norms of q and of k over all of their heads */
     bool head_norms;   /* RMS norms of q and of k, each head by itself, before they are rotated */
     bool tied_embeddings;   /* the default */
     bool grouped_heads;     /* model.kv_heads may be fewer than model.heads */
@@ -69,6 +71,10 @@ struct sn_traits {
     ROW(SN_QWEN3_MOE, "qwen3-moe",                                                                 \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
         .experts = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)           \
+    /* OLMo et al. 2025 (arXiv 2501.00656, 2.1) */                                                 \
+    ROW(SN_OLMO2, "olmo2",                                                                         \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .norm_after = true,              \
+        .wide_norms = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)        \
     /* Abdin et al. 2024 (arXiv 2404.14219, 2); llama but for how its files have q, k, v, gate and up */ \
     ROW(SN_PHI3, "phi3",                                                                           \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true,                                  \

@@ -249,6 +249,16 @@ static const struct sn_hf_key qwen3_keys[] = {
     {.name = NULL},
 };
 
+/* Its code has norms of q and k over all heads, without a key for them. */
+static const struct sn_hf_key olmo2_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "null")},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("rms_norm_eps", "norm_eps", "1e-05")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {.name = NULL},
+};
+
 /* Its older types of scaling are longrope under other names. */
 static const struct sn_hf_key phi3_keys[] = {
     {USED("num_key_value_heads", "kv_heads", "null")},
@@ -307,6 +317,7 @@ const struct sn_hf_type sn_hf_types[] = {
     {"qwen2", SN_QWEN2, "Qwen2ForCausalLM", {DENSE, untied_keys, head_dim_keys, qwen2_keys, qwen_window_keys, ROTARY}},
     {"qwen3", SN_QWEN3, "Qwen3ForCausalLM", {DENSE, untied_keys, qwen3_keys, qwen_window_keys, ROTARY}},
     {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
+    {"olmo2", SN_OLMO2, "Olmo2ForCausalLM", {DENSE, untied_keys, head_dim_keys, olmo2_keys, ROTARY}},
     {"phi3", SN_PHI3, "Phi3ForCausalLM", {DENSE, untied_keys, head_dim_keys, phi3_keys, sn_hf_rope_keys, sn_hf_base_keys}},
     {"starcoder2", SN_STARCODER2, "Starcoder2ForCausalLM", {starcoder2_keys, head_dim_keys, ROTARY}},
 };

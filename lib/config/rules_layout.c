@@ -32,7 +32,8 @@ static enum sn_status ranks_are_countable(const struct sn_config *c, const struc
 static bool tensor_fits_heads(const struct sn_config *c, int tensor)
 {
     const struct sn_model_config *m = &c->model;
-    return m->heads % tensor == 0 && (m->kv_heads % tensor == 0 || tensor % m->kv_heads == 0);
+    bool copied = tensor % m->kv_heads == 0 && !sn_family_traits(m->family)->wide_norms;
+    return m->heads % tensor == 0 && (m->kv_heads % tensor == 0 || copied);
 }
 
 /* A rank has whole heads; fewer key and value heads than ranks are copied, equally often. */
@@ -49,6 +50,11 @@ static enum sn_status tensor_divides_heads(const struct sn_config *c, const stru
         return sn_settings_fail(s, "layout.tensor", err,
                                 "%d does not divide model.heads (%d); nearest that work: %s",
                                 tensor, m->heads, near);
+    if (sn_family_traits(m->family)->wide_norms)
+        return sn_settings_fail(s, "layout.tensor", err,
+                                "%d does not divide model.kv_heads (%d), of which %s has a norm "
+                                "over all; nearest that work: %s",
+                                tensor, m->kv_heads, sn_family_name(m->family), near);
     return sn_settings_fail(s, "layout.tensor", err,
                             "%d neither divides model.kv_heads (%d) nor is a multiple of it; "
                             "nearest that work: %s",

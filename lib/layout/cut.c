@@ -11,6 +11,7 @@ enum layer {
     QKV,
     TRANSPOSED, /* the product that takes what such a one gives: row-parallel */
     OF_HEADS,   /* inside, with weights that all heads share */
+    OF_FEATURES, /* inside, with a weight for each feature */
     INSIDE,     /* no parameters, between the two */
     WORDS,      /* an embedding */
     HEAD,
@@ -28,6 +29,7 @@ static const struct {
     {"embed", WORDS},
     {"attn.qkv", QKV},
     {"attn.qk_norm", OF_HEADS},
+    {"attn.wide_norm", OF_FEATURES},
     {"attn.rope", INSIDE},
     {"attn.core", INSIDE},
     {"attn.o", TRANSPOSED},
@@ -69,6 +71,8 @@ static const struct axis_cut cuts[NLAYERS][SN_NMESH_USES] = {
     [TRANSPOSED] = {{SN_CUT_COLS,   SN_CUT_NONE,   FEATURES,     PARTIAL},
                     {SN_CUT_ROWS,   SN_CUT_ROWS,   PARTIAL_GRAD, FEATURES},     OF_TOKENS},
     [OF_HEADS]   = {{SN_CUT_SUMMED, SN_CUT_NONE,   FEATURES,     FEATURES},
+                    {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},
+    [OF_FEATURES] = {{SN_CUT_ROWS,  SN_CUT_ROWS,   FEATURES,     FEATURES},
                     {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},
     [INSIDE]     = {{SN_CUT_NONE,   SN_CUT_NONE,   FEATURES,     FEATURES},
                     {SN_CUT_NONE,   SN_CUT_NONE,   REPLICATE,    REPLICATE},    OF_TOKENS},

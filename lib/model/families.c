@@ -147,6 +147,24 @@ static int add(struct sn_model_builder *b, int x, int y, const char *point)
     return z;
 }
 
+/* Or with norms over all heads of q, and all of k. */
+static int wide_norms(struct sn_model_builder *b, int qkv, int64_t q, int64_t kv)
+{
+    struct sn_node *n;
+    if (!b->traits->wide_norms)
+        return qkv;
+    char name[2][96];
+    (void)snprintf(name[0], sizeof(name[0]), "layers.%d.attn.q_norm.weight", owner(b));
+    (void)snprintf(name[1], sizeof(name[1]), "layers.%d.attn.k_norm.weight", owner(b));
+    int of_q = single(b, q, 1, SN_INIT_ONES, 0, name[0]);
+    int of_k = single(b, kv, 1, SN_INIT_ONES, 0, name[1]);
+    int y = unary(b, SN_NODE_WIDE_NORM, qkv, q + 2 * kv, "attn.wide_norm", &n);
+    n->param[0] = of_q;
+    n->param[1] = of_k;
+    n->attr.eps = (float)b->config->norm_eps;
+    return y;
+}
+
 /* Does this layer rotate? */
 static bool turns(const struct sn_model_builder *b)
 {
@@ -187,6 +205,7 @@ static int attention(struct sn_model_builder *b, int x)
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
     int qkv = head_norms(b, linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv"), q + 2 * kv);
+    qkv = wide_norms(b, qkv, q, kv);
     struct sn_node *n;
     if (turns(b)) {
         qkv = unary(b, SN_NODE_ROPE, qkv, q + 2 * kv, "attn.rope", &n);
@@ -270,16 +289,23 @@ static int ffn(struct sn_model_builder *b, int x)
     return dropout(b, y, 2, "ffn.drop");
 }
 
+/* What attention (or else the feed-forward part) adds, with its norm before or behind it. */
+static int branch(struct sn_model_builder *b, int x, bool attends)
+{
+    const char *which = attends ? "attn_norm" : "ffn_norm";
+    int y = b->traits->norm_after ? x : norm(b, x, which);
+    y = attends ? attention(b, y) : ffn(b, y);
+    y = b->traits->norm_after ? norm(b, y, which) : y;
+    return scale(b, y, b->config->residual_scale, attends ? "attn.scale" : "ffn.scale");
+}
+
 static int block(struct sn_model_builder *b, int x)
 {
-    double part = b->config->residual_scale;
-    int a = scale(b, attention(b, norm(b, x, "attn_norm")), part, "attn.scale");
-    if (b->config->parallel_residual) {
-        int f = scale(b, ffn(b, norm(b, x, "ffn_norm")), part, "ffn.scale");
-        return add(b, x, add(b, a, f, "attn.add"), "ffn.add");
-    }
+    int a = branch(b, x, true);
+    if (b->config->parallel_residual)
+        return add(b, x, add(b, a, branch(b, x, false), "attn.add"), "ffn.add");
     x = add(b, x, a, "attn.add");
-    return add(b, x, scale(b, ffn(b, norm(b, x, "ffn_norm")), part, "ffn.scale"), "ffn.add");
+    return add(b, x, branch(b, x, false), "ffn.add");
 }
 
 static int embedding(struct sn_model_builder *b, int *table)

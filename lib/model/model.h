@@ -17,6 +17,7 @@ enum sn_node_kind {
     SN_NODE_RMSNORM,   /* param 0 w */
     SN_NODE_LINEAR,    /* y = x W^T (+ b); param 0 W[out,in], param 1 b[out] or -1 */
     SN_NODE_HEAD_NORM, /* in: fused q | k | v columns; param 0 w[2 d]: of q's heads, of k's */
+    SN_NODE_WIDE_NORM, /* in: the same; param 0 w of all of q's features, param 1 of k's */
     SN_NODE_ROPE,
     SN_NODE_ATTENTION, /* in: fused q | k | v columns */
     SN_NODE_ACT,

@@ -50,6 +50,12 @@ static void norm_sums(struct sn_emit *e, const struct sn_op *f, struct sn_op *op
     }
 }
 
+/* Columns of a buffer, others of which are another operation's? */
+static bool is_part(const struct sn_emit *e, struct sn_view v)
+{
+    return !e->p->failed && v.cols != e->p->bufs[v.buf].cols;
+}
+
 /* Of each rank that has some of a row's features; absent where one has them all. */
 static struct sn_view sums_of_slices(struct sn_emit *e, const struct sn_op *f, struct sn_view dy)
 {
@@ -63,7 +69,9 @@ static struct sn_view sums_of_slices(struct sn_emit *e, const struct sn_op *f, s
     op->in[SN_NORM_DX_PART_W] = f->in[SN_NORM_W];
     op->in[SN_NORM_DX_PART_STATS] = f->out[SN_NORM_STATS];
     op->out[SN_NORM_DX_PART_PART] = sn_view_all(e->p, part);
-    return sn_parts_of_all(e, part, sn_region(e->job), f->label);
+    bool inside = is_part(e, f->in[SN_NORM_X]); /* of a block: between its products */
+    return sn_parts_of_all(e, part, inside ? sn_cut_of(e->job, f->label).give : sn_region(e->job),
+                           f->label);
 }
 
 /* Where the weights' gradients are delayed they are an operation of their own: what an operation of
@@ -72,7 +80,7 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
 {
     const struct sn_op_row *row = sn_op_row(f->kind);
     bool sums = false, is_input = wants(e, f->in[SN_NORM_X]);
-    struct sn_view dy = sn_grad_get(e, f->out[SN_NORM_Y].buf);
+    struct sn_view dy = sn_grad_of(e, f->out[SN_NORM_Y]);
     for (int k = 1; k <= 2; k++)
         sums = sums || sn_shard_trains(e, sn_shard_of(e, f->in[k]));
     bool together = is_input && sums && !sn_weights_delayed(e->job);
@@ -80,20 +88,24 @@ void sn_grad_norm(struct sn_emit *e, const struct sn_op *f)
         norm_ready(e, f);
     if (is_input) {
         struct sn_view parts = sums_of_slices(e, f, dy);
-        int dx = sn_buffer_like(e->p, f->in[SN_NORM_X].buf, "d");
+        bool part = is_part(e, f->in[SN_NORM_X]);
+        struct sn_view dx =
+            part ? sn_grad_slice(e, f->in[SN_NORM_X])
+                 : sn_view_all(e->p, sn_buffer_like(e->p, f->in[SN_NORM_X].buf, "d"));
         struct sn_op *op = sn_op_add(e->p, row->dx, "%.60s", f->label);
         op->in[SN_NORM_DX_DY] = dy;
         op->in[SN_NORM_DX_X] = f->in[SN_NORM_X];
         op->in[SN_NORM_DX_W] = f->in[SN_NORM_W];
         op->in[SN_NORM_DX_STATS] = f->out[SN_NORM_STATS];
-        op->in[SN_NORM_DX_ADDEND] = sn_grad_get(e, f->in[SN_NORM_X].buf);
+        op->in[SN_NORM_DX_ADDEND] = part ? sn_no_view : sn_grad_get(e, f->in[SN_NORM_X].buf);
         op->in[SN_NORM_DX_PARTS] = parts;
-        op->out[SN_NORM_DX_DX] = sn_view_all(e->p, dx);
+        op->out[SN_NORM_DX_DX] = dx;
         op->attr = f->attr;
         if (together)
             norm_sums(e, f, op, 1);
         op->is_weight_grad = false;
-        sn_grad_set(e, f->in[SN_NORM_X].buf, op->out[SN_NORM_DX_DX]);
+        if (!part)
+            sn_grad_set(e, f->in[SN_NORM_X].buf, dx);
     }
     if (sums && !together) {
         norm_ready(e, f);
@@ -242,8 +254,17 @@ void sn_grad_embed(struct sn_emit *e, const struct sn_op *f)
 /* A cast or a copy: the gradient of one is that of the other. */
 void sn_grad_copy(struct sn_emit *e, const struct sn_op *f)
 {
-    if (wants(e, f->in[SN_COPY_X]))
-        contribute(e, f->in[SN_COPY_X], sn_grad_of(e, f->out[SN_COPY_Y]));
+    if (!wants(e, f->in[SN_COPY_X]))
+        return;
+    struct sn_view dy = sn_grad_of(e, f->out[SN_COPY_Y]);
+    if (!is_part(e, f->in[SN_COPY_X])) {
+        contribute(e, f->in[SN_COPY_X], dy);
+        return;
+    }
+    struct sn_view dx = sn_grad_slice(e, f->in[SN_COPY_X]);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.60s", f->label);
+    op->in[SN_COPY_X] = dy;
+    op->out[SN_COPY_Y] = dx;
 }
 
 /* --- moves between placements ----------------------------------------------------------------- */

@@ -65,13 +65,14 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
 
 /* Of each rank that has some of a row's features. */
 static struct sn_view statistics_of_slices(struct sn_emit *e, const struct sn_node *n,
-                                           struct sn_view x, int64_t numbers)
+                                           struct sn_view x, int64_t numbers,
+                                           struct sn_placement at)
 {
     int part = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, numbers, "%s.part", n->point);
     struct sn_op *op = sn_op_add(e->p, SN_OP_NORM_PART, "%s.part", n->point);
     op->in[SN_NORM_PART_X] = x;
     op->out[SN_NORM_PART_PART] = sn_view_all(e->p, part);
-    return sn_parts_of_all(e, part, sn_region(e->job), n->point);
+    return sn_parts_of_all(e, part, at, n->point);
 }
 
 static void lower_norm(struct sn_emit *e, const struct sn_node *n)
@@ -82,7 +83,7 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     int stats =
         sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, rms ? 1 : 2, "%s.stats", n->point);
     struct sn_view parts = sn_features_are_cut(e->job, sn_region(e->job))
-                               ? statistics_of_slices(e, n, x, rms ? 1 : 2)
+                               ? statistics_of_slices(e, n, x, rms ? 1 : 2, sn_region(e->job))
                                : sn_no_view;
     struct sn_op *op = sn_op_add(e->p, rms ? SN_OP_RMSNORM : SN_OP_LAYERNORM, "%s", n->point);
     op->in[SN_NORM_X] = x;
@@ -92,6 +93,44 @@ static void lower_norm(struct sn_emit *e, const struct sn_node *n)
     op->out[SN_NORM_Y] = sn_view_all(e->p, y);
     op->out[SN_NORM_STATS] = sn_view_all(e->p, stats);
     op->attr = n->attr;
+}
+
+/* The norm of some columns of x, as an operation of its own. */
+static void norm_of_columns(struct sn_emit *e, const struct sn_node *n, struct sn_view x,
+                            struct sn_view y, int param)
+{
+    struct sn_placement give = sn_cut_of(e->job, n->point).give;
+    int stats = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, x.rows, 1, "%s.stats", n->point);
+    struct sn_view parts =
+        sn_features_are_cut(e->job, give) ? statistics_of_slices(e, n, x, 1, give) : sn_no_view;
+    struct sn_op *op = sn_op_add(e->p, SN_OP_RMSNORM, "%s", n->point);
+    op->in[SN_NORM_X] = x;
+    op->in[SN_NORM_W] = vector(e, param);
+    op->in[SN_NORM_PARTS] = parts;
+    op->out[SN_NORM_Y] = y;
+    op->out[SN_NORM_STATS] = sn_view_all(e->p, stats);
+    op->attr = n->attr;
+}
+
+static void lower_wide_norm(struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_cut cut = sn_cut_of(e->job, n->point);
+    struct sn_heads heads = sn_heads_here(e->job);
+    struct sn_view x = sn_take(e, n->in[0], cut.want);
+    int y = sn_result(e, n, x.cols, cut.give);
+    int64_t width = sn_model_head_dim(&e->job->config->model);
+    int64_t q = heads.query * width, kv = heads.kv * width;
+    struct sn_view of_q = x, of_k = x, rest = x;
+    of_q.cols = q;
+    of_k.offset += q;
+    of_k.cols = kv;
+    rest.offset += q + kv;
+    rest.cols = x.cols - q - kv;
+    norm_of_columns(e, n, of_q, sn_view_cols(e->p, y, 0, q), n->param[0]);
+    norm_of_columns(e, n, of_k, sn_view_cols(e->p, y, q, kv), n->param[1]);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%s", n->point);
+    op->in[SN_COPY_X] = rest;
+    op->out[SN_COPY_Y] = sn_view_cols(e->p, y, q + kv, rest.cols);
 }
 
 /* A weight in several shards is as many products, side by side. */
@@ -294,6 +333,7 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_RMSNORM] = lower_norm,
         [SN_NODE_LINEAR] = lower_linear,
         [SN_NODE_HEAD_NORM] = lower_head_norm,
+        [SN_NODE_WIDE_NORM] = lower_wide_norm,
         [SN_NODE_ROPE] = lower_rope,
         [SN_NODE_ATTENTION] = sn_lower_attention,
         [SN_NODE_ACT] = lower_elementwise,

@@ -45,10 +45,10 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
 BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU,
         "smollm3": SWIGLU | dict(pad_token_id=None), "granite": SWIGLU, "qwen3": SWIGLU,
         "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE,
-        "phi3": SWIGLU | dict(pad_token_id=None)}
+        "phi3": SWIGLU | dict(pad_token_id=None), "olmo2": SWIGLU | dict(pad_token_id=None)}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
          "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite",
-         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3"}
+         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3", "olmo2": "Olmo2"}
 bad = points = 0
 
 

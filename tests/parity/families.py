@@ -31,7 +31,7 @@ from make_fixtures import write_dataset  # noqa: E402
 SEQ, VOCAB = 24, 61
 CLASS = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2",
-         "phi3": "Phi3"}
+         "phi3": "Phi3", "olmo2": "Olmo2"}
 bad = points = 0
 
 

@@ -49,6 +49,7 @@ CASES = {
     "qwen3-moe-theirs": ("Qwen3Moe", 1506, SHAPE | dict(
         num_hidden_layers=1, head_dim=12, rope_parameters=PLAIN, moe_intermediate_size=12, num_experts=5,
         num_experts_per_tok=2, norm_topk_prob=False, router_aux_loss_coef=0.25, output_router_logits=True)),
+    "olmo2-theirs": ("Olmo2", 1510, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN)),
     "mistral-theirs": ("Mistral", 1508, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN, sliding_window=6)),
     "phi3-theirs": ("Phi3", 1509, SHAPE | dict(
         num_hidden_layers=2, original_max_position_embeddings=16, rope_parameters=dict(

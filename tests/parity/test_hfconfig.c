@@ -19,9 +19,9 @@
 
 #define FIXTURE "tests/parity/fixtures/hfconfig/keys.json"
 
-static const char *const types[] = {"gpt2",    "gpt_neox",  "llama",   "mistral",
-                                    "mixtral", "qwen2",     "smollm3", "granite",
-                                    "qwen3",   "qwen3_moe", "phi3",    "starcoder2"};
+static const char *const types[] = {"gpt2",  "gpt_neox", "llama",     "mistral", "mixtral",
+                                    "qwen2", "smollm3",  "granite",   "qwen3",   "qwen3_moe",
+                                    "phi3",  "olmo2",    "starcoder2"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 /* --- the classes' keys have rows -------------------------------------------------------------- */

@@ -322,7 +322,8 @@ int main(void)
                                         "qwen3-moe-theirs",
                                         "starcoder2-theirs",
                                         "mistral-theirs",
-                                        "phi3-theirs"};
+                                        "phi3-theirs",
+                                        "olmo2-theirs"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

@@ -130,7 +130,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, phi3 or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -138,7 +138,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd or wsd-sqrt)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, phi3 or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -355,7 +355,7 @@ static const struct {
      "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe or phi3"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2 or phi3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",
@@ -423,6 +423,10 @@ static const struct {
      "want at most 63 characters"},
     {"run: {name: [[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]}\n",
      "run.yaml:1:27: more than 16 levels deep; want fewer"},
+    {"model: {family: olmo2, layers: 2, hidden: 64, heads: 8, kv_heads: 2, ffn: 96, vocab: 256, seq: 64}\n" TRAIN
+     "}\nlayout: {tensor: 4}\n",
+     "run.yaml:3:18: layout.tensor: 4 does not divide model.kv_heads (2), of which olmo2 has a norm over all; "
+     "nearest that work: 2"},
     /* inclusions */
     {"model: {preset: llama-7}\n",
      "run.yaml:1:17: model.preset: no preset 'llama-7'; did you mean 'llama-7b'?"},

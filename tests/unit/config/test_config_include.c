@@ -20,6 +20,7 @@ static int64_t count(const struct sn_model_config *m)
     block += t->biases & SN_LINEAR_QKV ? q + 2 * kv : 0;
     block += t->biases & SN_LINEAR_O ? F + 2 * D : 0; /* and those of the feed-forward part */
     block += t->head_norms ? 2 * width : 0;
+    block += t->wide_norms ? q + kv : 0;
     return V * D + head + norm + L * block + (t->positions == SN_LEARNED ? (int64_t)m->seq * D : 0);
 }
 
@@ -38,6 +39,7 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"llama-13b", 13015864320},        {"llama-30b", 32528943616},
         {"llama-65b", 65285660672},        {"llama3-8b", 8030261248},
         {"llama3-70b", 70553706496},       {"mixtral-8x7b", 46702792704},
+        {"olmo2-7b", 7298617344},          {"olmo2-13b", 13716198400},
         {"qwen2-0.5b", 494032768},         {"qwen2.5-7b", 7615616512},
         {"llama3.1-8b", 8030261248},       {"llama3.1-70b", 70553706496},
         {"llama3.1-405b", 405853388800},   {"llama3.2-1b", 1235814400},
@@ -328,7 +330,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe, phi3 or starcoder2"},
+                                       "qwen3_moe, olmo2, phi3 or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
