@@ -164,6 +164,9 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strcmp(k->name, "model.score_cap") == 0 && c->model.score_cap == 0)
         return false;
+    bool scales = c->model.rope_scaling.kind != 0; /* else nothing reads how */
+    if (strncmp(k->name, "model.rope_scaling.", 19) == 0 && !scales)
+        return false;
     if (k->is_quiet && is_usual(k, c))
         return false;
     if (sn_optimizer_ignores(c->train.optimizer.kind, k->name))

@@ -239,7 +239,7 @@ static void weights_of_another_model_are_refused(void)
         {"max_position_embeddings", "5", "'seq: 5', but the run file has 'seq: 6'"},
         {"hidden_act", "\"gelu\"", "hidden_act: gelu is not supported"},
         {"rope_scaling", "{\"rope_type\": \"llama3\"}",
-         "rope_scaling.rope_type: llama3 is not supported"},
+         "factor is missing, which rope_type: llama3 is by; want a complete config.json"},
         {"model_type", "\"gemma\"", "model_type: 'gemma' is not supported"},
         {"embedding_multiplier", "12.0", "unknown key 'embedding_multiplier'"},
     };
