@@ -61,7 +61,8 @@ while read -r line; do
     sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
     esac
 done <commands
-is "commands of the page" "$(wc -l <commands | tr -d ' ')" 11
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 10
+ok "the tokenizer goes along with the merged weights" cmp hub/base/tokenizer.json hub/merged/tokenizer.json
 is "files of the page" "$(ls lora.yaml tune.yaml | wc -l | tr -d ' ')" 2
 
 metric loss runs/lora/metrics.jsonl >losses
