@@ -93,6 +93,8 @@ static enum sn_status read_line(struct sn_tokenizer *t, const char *p, size_t le
         return sn_fail(err, SN_EINPUT, "line %lld: want a token in base64, a blank and its rank",
                        (long long)line);
     work[0].len = 0;
+    if (n == 1 && *p == '=')
+        return SN_OK; /* the empty token of Whisper's vocabulary, which no text has */
     if (!sn_bytes_room(&work[0], n + 3))
         return sn_fail(err, SN_ENOMEM, "no memory for a vocabulary");
     int64_t bytes = sn_base64(p, n, work[0].p);

@@ -199,12 +199,32 @@ static void each_allocation_may_fail(void)
     }
 }
 
+/* As Whisper's multilingual.tiktoken ends. */
+static void an_empty_token_stands_for_nothing(void)
+{
+    static const char file[] = "IQ== 0\n= 1\nIg== 2\n";
+    struct sn_tokenizer *t = NULL;
+    struct sn_encoder *e = NULL;
+    struct sn_err err = {0};
+    struct sn_ids ids = {0};
+    bool good = sn_tokenizer_parse(&t, file, strlen(file), "r50k.tiktoken", &err) == SN_OK &&
+                sn_encoder_create(&e, t, &err) == SN_OK &&
+                sn_encode(e, "!\"", 2, false, &ids, &err) == SN_OK;
+    (void)tap_ok((good && ids.len == 2 && ids.p[0] == 0 && ids.p[1] == 2) ||
+                     strstr(err.text, "this build has no"),
+                 "an empty token of a .tiktoken stands for nothing");
+    sn_ids_fini(&ids);
+    sn_encoder_destroy(e);
+    sn_tokenizer_destroy(t);
+}
+
 int main(void)
 {
     vectors_are_those_of_tokenizers();
     decoding_gives_the_text_back();
     what_is_not_done_is_named();
     invalid_text_is_refused();
+    an_empty_token_stands_for_nothing();
     each_allocation_may_fail();
     return tap_done();
 }
