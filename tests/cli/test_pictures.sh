@@ -36,12 +36,14 @@ ok "the trace ends with the step" awk -v want="$step" '
     END { d = end * 1e-6 / want - 1; exit !(d < 1e-7 && d > -1e-7) }' "$tmp/marconi100.json"
 
 # --- timeline -----------------------------------------------------------------------------------
-LC_ALL=C run "$plan" "$golden/dgx-h100.yaml" --timeline
+# With less kept it fits: a text of what does not would begin with a search.
+sed 's/zero: 1/zero: 1, recompute: full/' "$golden/dgx-h100.yaml" >"$tmp/fits.yaml"
+LC_ALL=C run "$plan" "$tmp/fits.yaml" --timeline
 is "eight stages are eight lines" "$(printf '%s\n' "$out" | grep -cE '^stage +[0-7] \|.* %$')" 8
 is "in ASCII" "$(printf '%s\n' "$out" | grep '^stage  *[0-7] |' | LC_ALL=C tr -d ' -~\n')" ''
 is "of 100 columns at most and nearly" "$(printf '%s\n' "$out" | grep '^stage  *[0-7] |' |
     awk '{ print (length($0) > 96 && length($0) <= 100) }' | sort -u)" 1
-LC_ALL=C.UTF-8 run "$plan" "$golden/dgx-h100.yaml" --timeline
+LC_ALL=C.UTF-8 run "$plan" "$tmp/fits.yaml" --timeline
 like "in UTF-8 where that is spoken" "$out" '^stage   0 │'
 
 # --- what cannot be written ---------------------------------------------------------------------

@@ -61,12 +61,12 @@ refused() { # sentence command...: bad input is refused, with nothing undefined 
 }
 
 # --- plans: every kind of layout, model, machine ------------------------------------------------
-grep '^[a-z].* fast' "$table" >"$tmp/fast"
+grep '^[a-z].* fast' "$table" | awk -v all="${ALL:-}" 'all != "" || NR % 4 == 2' >"$tmp/fast"
 while read -r line; do
     layout_file "$line" "$tmp/run.yaml" "$tmp/out"
     try "${line%% *}" "$plan" "$tmp/run.yaml" --json --verify
 done <"$tmp/fast"
-row "layouts of the table are planned and proven" 150
+row "layouts of the table are planned and proven" 50
 
 set -- 'data: 16, zero: 3, recompute: full' 'data: 4, tensor: 4, zero: 1' \
     'data: 2, tensor: 2, pipeline: 4, schedule: zero-bubble' 'context: 2, tensor: 4, data: 2, recompute: selective' \

@@ -1,5 +1,7 @@
 /*
  * ATTENTION and ATTENTION_DX against double loops that hold the whole matrix of scores.
+ *
+ * usage: test_attention [TYPES]: shapes and integers in those types alone (bf16,fp16)
  */
 #include "tests/lib/attention_ref.h"
 
@@ -148,10 +150,19 @@ static const struct attn cases[] = {
 };
 enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
+/* What a word of the command line names, or all. */
+static const char *asked_for;
+static bool wanted(enum sn_dtype t)
+{
+    return !asked_for || strstr(asked_for, sn_dtype_name(t));
+}
+
 static void all_shapes_are_right(bool (*one)(const struct attn *, enum sn_dtype), const char *what)
 {
     static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
     for (int d = 0; d < 3; d++) {
+        if (!wanted(types[d]))
+            continue;
         bool good = true;
         for (int c = 0; c < NCASES; c++) {
             const struct attn *p = &cases[c];
@@ -262,6 +273,8 @@ static void integers_are_exact(bool (*one)(const struct attn *, enum sn_dtype), 
 {
     static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
     for (int d = 0; d < 3; d++) {
+        if (!wanted(types[d]))
+            continue;
         bool good = true;
         for (int c = 0; c < NCASES; c++) {
             float kept = 1.0f / (1.0f - cases[c].drop);
@@ -313,8 +326,9 @@ static void nan_is_kept(enum sn_dtype t)
     kt_free(&k);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    asked_for = argc > 1 ? argv[1] : NULL;
     all_shapes_are_right(forward_case, "forward");
     all_shapes_are_right(backward_case, "backward");
     integers_are_exact(forward_integers, "forward");
