@@ -178,7 +178,8 @@ static __device__ __forceinline__ struct sn_mat slice(const struct sn_args &a,
                                                       const struct sn_mat &x, const struct head &h)
 {
     struct sn_mat m = x;
-    m.p = (char *)x.p + (h.row * x.ld + h.first) * (int64_t)sn_dtype_size(x.dtype);
+    int64_t size = x.dtype == SN_F32 ? 4 : 2; /* sn_dtype_size() is the host's */
+    m.p = (char *)x.p + (h.row * x.ld + h.first) * size;
     m.rows = 1;
     m.cols = a.attr.attention.head_dim;
     return m;
