@@ -108,7 +108,7 @@ like "and take devices" "$err" 'calibrate: 2 ranks x 1 thread, a fake device'
 mkdir -p "$tmp/i/share/sennit" && cp -R templates "$tmp/i/share/sennit/"
 sed 's/family: llama, .*/preset: no-such}/' "$tmp/two.yaml" >"$tmp/ranks.yaml"
 run mpi 2 "$tmp/i/bin/sennit-plan" calibrate "$tmp/ranks.yaml" -o "$tmp/d.yaml" --seconds 0
-like "and presets" "$err" "model.preset: no preset 'no-such'; want one of .*gpt2-124m"
+like "and presets" "$err" "model.preset: no preset 'no-such'; sennit-plan --list models has those that ship"
 run "$plan" calibrate --backend tpu
 is "a backend that is none: exit 2" "$rc" 2
 like "has its sentence" "$err" "^--backend: got 'tpu'; want auto, cpu or cuda"
