@@ -168,7 +168,7 @@ if [ -e "$fake" ]; then
     is "an NCCL that splits nothing: each group joins, every rank twice" "$(grep -c '^init' "$tmp/parts.log")" 8
     is "an NCCL that splits nothing: said once" "$(printf '%s\n' "$err" | grep -c 'cuda: its library splits no channels: that of kv copies shares nothing with that of tensor')" 1
 
-    # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 13 multiplies.
+    # What a device is asked to compute before a run believes it. Kinds of operations: 1 copies, 16 multiplies.
     run env SN_PLUGIN="$fake" FAKE_CUDA="image=0" "$train" "$tmp/none.yaml"
     is "no code for the device: exit 2" "$rc" 2
     like "no code for the device: the sentence" "$err" \
@@ -176,7 +176,7 @@ if [ -e "$fake" ]; then
     run env SN_PLUGIN="$fake" FAKE_CUDA="spoils=1" "$train" "$tmp/none.yaml"
     is "a copy with a wrong bit: exit 2" "$rc" 2
     like "a copy with a wrong bit: the sentence" "$err" 'run.backend: the first kernel \(copy, fp32 to 16 bits\): element 0 is [-0-9.]+, not -125; '
-    run env SN_PLUGIN="$fake" FAKE_CUDA="spoils=13" "$train" "$tmp/none.yaml"
+    run env SN_PLUGIN="$fake" FAKE_CUDA="spoils=16" "$train" "$tmp/none.yaml"
     is "a product with a wrong bit: exit 2" "$rc" 2
     like "a product with a wrong bit: the sentence" "$err" 'run.backend: the first product \(cuBLASLt, 64 x 64 x 64\): row 0, column 0 is [-0-9.e]+, not [-0-9]+; '
     run env SN_PLUGIN="$fake" FAKE_CUDA="warpgroup=2" "$train" "$tmp/none.yaml"

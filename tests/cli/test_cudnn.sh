@@ -25,7 +25,7 @@ backend='backend: cpu, ' && refused "the processor" 'needs a GPU, and run.backen
 backend=
 precision=fp32 && refused "fp32" 'needs train.precision: bf16 or fp16'
 precision=bf16 dropout=0.1 && refused "dropout" 'has no dropout of ours \(model.dropout\)'
-dropout=0.0 hidden=48 && refused "heads of 12 columns" 'takes heads of 8, 16, ... 128 columns, and model.hidden / model.heads is 12'
+dropout=0.0 hidden=48 && refused "heads of 12 columns" 'takes heads of 8, 16, ... 128 columns, and those of the model have 12'
 hidden=64
 file context "backend: cuda, attention: cudnn" && sed -i 's/^layout: {/layout: {context: 2, /' "$tmp/context.yaml"
 run "$plan" "$tmp/context.yaml"
