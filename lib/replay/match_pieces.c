@@ -33,7 +33,13 @@ static bool push_piece(struct sn_match_pieces *l, const struct sn_match_piece *p
 /* Zeros are of any tensor, and nothing has to be made for them. */
 static bool is_zero(const struct sn_slab *t)
 {
-    return t->value == 0 || t->space[0] == SN_SPACE_ANY || t->space[1] == SN_SPACE_ANY;
+    return t->value == 0;
+}
+
+/* Of weights that all heads share: its place is in no tensor by which it could be found. */
+static bool is_placeless(const struct sn_slab *t)
+{
+    return !is_zero(t) && (t->space[0] == SN_SPACE_ANY || t->space[1] == SN_SPACE_ANY);
 }
 
 /* Can it be told apart, and is it all of the operand? */
@@ -41,7 +47,7 @@ static bool is_followed(const struct sn_slabs *parts, int64_t elements)
 {
     int64_t n = 0;
     for (int i = 0; i < parts->n; i++) {
-        if (parts->t[i].route != 0)
+        if (parts->t[i].route != 0 || is_placeless(&parts->t[i]))
             return false;
         n += parts->t[i].rows * parts->t[i].cols;
     }
@@ -90,7 +96,7 @@ static void follow_own(struct sn_match *m, const struct sn_meaning_result *r)
         .cols = v->cols, .target = m->own.n, .at = {r->entry, r->op, r->out}};
     for (int i = 0; i < r->parts->n; i++) {
         x.slab = r->parts->t[i];
-        if (!is_zero(&x.slab) && x.slab.route == 0)
+        if (!is_zero(&x.slab) && !is_placeless(&x.slab) && x.slab.route == 0)
             m->failed |= !push_piece(&m->own, &x);
     }
 }
