@@ -84,10 +84,13 @@ train: {steps: 5, global_batch: 64, precision: fp16}
 layout: {$layout}
 machine: {preset: dgx-a100-80, nodes: 2}
 YAML
-    try_fit "$preset, $layout" "$plan" "$tmp/run.yaml" --verify
+    # Text would search where a plan does not fit; to prove 128 experts in each layer takes minutes under UBSan.
+    case $preset in qwen3-*-a*b) proof='' ;; *) proof=--verify ;; esac
+    # shellcheck disable=SC2086  # an option or none
+    try_fit "$preset, $layout" "$plan" "$tmp/run.yaml" --json $proof
 done
 for run_yaml in tests/golden/plans/*.yaml; do
-    try_fit "$run_yaml" "$plan" "$run_yaml" --json # text would search where a plan does not fit
+    try_fit "$run_yaml" "$plan" "$run_yaml" --json
     try "$run_yaml --activations" "$plan" "$run_yaml" --activations
 done
 try "pictures" "$plan" tests/golden/plans/laptop-cpu.yaml --timeline --svg "$tmp/svg" --trace "$tmp/trace"
