@@ -7,8 +7,8 @@
  * costs r x (rows + columns) values beside its own. What else the inner source has stays as it is,
  * but for the adapters and their moments.
  */
+#include "checkpoint/convert/several.h"
 #include "checkpoint/hf/hfrules.h"
-#include "checkpoint/store/source.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
@@ -23,80 +23,44 @@ struct adapted {
 };
 
 struct merged {
-    struct sn_source inner;
-    struct adapted *of; /* by tensor here */
+    struct sn_several of;    /* aside: of a box A, then B */
+    struct adapted *adapted; /* by tensor here */
     struct sn_source_tensor *tensors;
     int n;
-    const struct sn_source_want *wants; /* the caller's */
-    int64_t n_wants, at;
-    struct sn_source_want *parts;  /* what the inner source was told */
-    struct sn_source_want *before; /* the time before, until it is told again */
-    float *aside;                  /* of a box: A, then B */
 };
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static int64_t aside_of(const struct adapted *x, struct sn_box box)
+static int parts_of(const void *arg, const struct sn_source_want *want,
+                    struct sn_source_want *parts, int64_t *aside)
 {
-    return x->a < 0 ? 0 : x->r * (box.rows + box.cols);
-}
-
-static enum sn_status announce(struct merged *m, const struct sn_source_want *wants, int64_t n,
-                               int64_t *n_parts, int64_t *most)
-{
-    *n_parts = *most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const struct adapted *x = &m->of[wants[i].tensor];
-        int64_t room = aside_of(x, wants[i].box);
-        *n_parts += x->a < 0 ? 1 : 3;
-        *most = room > *most ? room : *most;
+    const struct merged *m = arg;
+    const struct adapted *x = &m->adapted[want->tensor];
+    struct sn_box w = want->box;
+    *aside = x->a < 0 ? 0 : x->r * (w.rows + w.cols);
+    if (parts)
+        parts[0] = (struct sn_source_want){x->weight, w};
+    if (x->a < 0)
+        return 1;
+    if (parts) {
+        parts[1] = (struct sn_source_want){x->a, {0, w.col, x->r, w.cols}};
+        parts[2] = (struct sn_source_want){x->b, {w.row, 0, w.rows, x->r}};
     }
-    m->parts = sn_alloc_n((size_t)*n_parts + 1, sizeof(*m->parts));
-    m->aside = sn_alloc_n((size_t)*most + 1, sizeof(*m->aside));
-    if (!m->parts || !m->aside)
-        return SN_ENOMEM;
-    int64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const struct adapted *x = &m->of[wants[i].tensor];
-        struct sn_box w = wants[i].box;
-        m->parts[at++] = (struct sn_source_want){x->weight, w};
-        if (x->a < 0)
-            continue;
-        m->parts[at++] = (struct sn_source_want){x->a, {0, w.col, x->r, w.cols}};
-        m->parts[at++] = (struct sn_source_want){x->b, {w.row, 0, w.rows, x->r}};
-    }
-    return SN_OK;
+    return 3;
 }
 
 static enum sn_status begin(void *self, const struct sn_source_want *wants, int64_t n,
                             int64_t memory, struct sn_err *err)
 {
     struct merged *m = self;
-    struct sn_source_want *before = m->parts;
-    int64_t n_parts, most;
-    sn_free(m->aside);
-    m->parts = NULL;
-    m->aside = NULL;
-    m->n_wants = m->at = 0;
-    enum sn_status st = announce(m, wants, n, &n_parts, &most);
-    if (st != SN_OK)
-        st = sn_fail(err, st, "%s: no memory to list %" PRId64 " boxes", m->inner.name, n);
-    int64_t taken = most * (int64_t)sizeof(*m->aside);
-    if (st == SN_OK)
-        st = m->inner.begin(m->inner.self, m->parts, n_parts, memory > taken ? memory - taken : 0,
-                            err);
-    sn_free(m->before); /* the inner source has let go of it */
-    m->before = before;
-    m->wants = wants;
-    m->n_wants = st == SN_OK ? n : 0;
-    return st;
+    return sn_several_begin(&m->of, wants, n, memory, parts_of, m, err);
 }
 
 static void add_product(const struct merged *m, const struct adapted *x, struct sn_box w,
                         float *out, int64_t ld)
 {
-    const float *a = m->aside, *b = m->aside + x->r * w.cols;
-    float scale = m->inner.scalars.adapter_scale;
+    const float *a = m->of.aside, *b = m->of.aside + x->r * w.cols;
+    float scale = m->of.inner.scalars.adapter_scale;
     for (int64_t i = 0; i < w.rows; i++)
         for (int64_t k = 0; k < x->r; k++) {
             float f = scale * b[i * x->r + k];
@@ -108,34 +72,32 @@ static void add_product(const struct merged *m, const struct adapted *x, struct 
 static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *err)
 {
     struct merged *m = self;
-    if (m->at == m->n_wants)
-        return sn_fail(err, SN_EFAIL, "%s: a box was asked for that was not announced",
-                       m->inner.name);
-    struct sn_box w = m->wants[m->at].box;
-    const struct adapted *x = &m->of[m->wants[m->at++].tensor];
-    SN_TRY(m->inner.next(m->inner.self, out, ld, err));
+    struct sn_source *inner = &m->of.inner;
+    const struct sn_source_want *want;
+    SN_TRY(sn_several_next(&m->of, &want, err));
+    const struct adapted *x = &m->adapted[want->tensor];
+    struct sn_box w = want->box;
+    SN_TRY(inner->next(inner->self, out, ld, err));
     if (x->a < 0)
         return SN_OK;
-    SN_TRY(m->inner.next(m->inner.self, m->aside, w.cols, err));
-    SN_TRY(m->inner.next(m->inner.self, m->aside + x->r * w.cols, x->r, err));
+    SN_TRY(inner->next(inner->self, m->of.aside, w.cols, err));
+    SN_TRY(inner->next(inner->self, m->of.aside + x->r * w.cols, x->r, err));
     add_product(m, x, w, out, ld);
     return SN_OK;
 }
 
 static void destroy(struct merged *m)
 {
-    sn_free(m->of);
+    sn_free(m->adapted);
     sn_free(m->tensors);
-    sn_free(m->parts);
-    sn_free(m->before);
-    sn_free(m->aside);
+    sn_several_free(&m->of);
     sn_free(m);
 }
 
 static void close_both(void *self)
 {
     struct merged *m = self;
-    sn_source_close(&m->inner); /* it may still read what it was told */
+    sn_source_close(&m->of.inner); /* it may still read what it was told */
     destroy(m);
 }
 
@@ -187,25 +149,25 @@ static enum sn_status find_adapter(struct adapted *out, const struct sn_source *
 static enum sn_status list(struct merged *m, struct sn_err *err)
 {
     int adapters = 0, used = 0;
-    for (int i = 0; i < m->inner.n_tensors; i++) {
-        const struct sn_source_tensor *t = &m->inner.tensors[i];
+    for (int i = 0; i < m->of.inner.n_tensors; i++) {
+        const struct sn_source_tensor *t = &m->of.inner.tensors[i];
         if (sn_hf_is_adapter(t->name)) {
             adapters += strcmp(t->group, "model") == 0;
             continue;
         }
-        SN_TRY(find_adapter(&m->of[m->n], &m->inner, i, err));
-        used += m->of[m->n].a >= 0 ? 2 : 0;
+        SN_TRY(find_adapter(&m->adapted[m->n], &m->of.inner, i, err));
+        used += m->adapted[m->n].a >= 0 ? 2 : 0;
         m->tensors[m->n++] = *t;
     }
     if (adapters == 0)
         return sn_fail(err, SN_EINPUT, "%s: has no adapters to merge; leave --merge out",
-                       m->inner.name);
+                       m->of.inner.name);
     if (used != adapters)
         return sn_fail(err, SN_EINPUT, "%s: %d of its %d tensors of adapters belong to no weight",
-                       m->inner.name, adapters - used, adapters);
-    if (m->inner.scalars.adapter_scale == 0)
+                       m->of.inner.name, adapters - used, adapters);
+    if (m->of.inner.scalars.adapter_scale == 0)
         return sn_fail(err, SN_EINPUT, "%s: does not say what its adapters are multiplied by",
-                       m->inner.name);
+                       m->of.inner.name);
     return SN_OK;
 }
 
@@ -215,11 +177,11 @@ enum sn_status sn_source_merge(struct sn_source *out, struct sn_source *inner, s
     size_t n = (size_t)inner->n_tensors + 1;
     if (!m)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", inner->name);
-    m->inner = *inner;
-    m->of = sn_alloc_n(n, sizeof(*m->of));
+    m->of.inner = *inner;
+    m->adapted = sn_alloc_n(n, sizeof(*m->adapted));
     m->tensors = sn_alloc_n(n, sizeof(*m->tensors));
     enum sn_status st =
-        m->of && m->tensors
+        m->adapted && m->tensors
             ? list(m, err)
             : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", inner->name);
     if (st != SN_OK) {
