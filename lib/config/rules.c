@@ -133,63 +133,6 @@ static enum sn_status kv_heads_divide_heads(const struct sn_config *c, const str
                             m->heads, sn_near_divisors(near, m->heads, m->kv_heads));
 }
 
-static enum sn_status rotary_fits(const struct sn_config *c, const struct sn_settings *s,
-                                  struct sn_err *err)
-{
-    const struct sn_model_config *m = &c->model;
-    int width = sn_model_head_dim(m);
-    int rotated = sn_model_rotated(m);
-    if (sn_family_traits(m->family)->positions != SN_ROTARY) {
-        const char *key = m->rotary_pct != 0       ? "model.rotary_pct"
-                          : m->rope_theta != 10000 ? "model.rope_theta"
-                                                   : NULL;
-        return !key ? SN_OK
-                    : sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
-                                       sn_family_name(m->family));
-    }
-    if (rotated >= 2 && rotated % 2 == 0)
-        return SN_OK;
-    if (m->rotary_pct == 1)
-        return sn_settings_fail(
-            s, "model.heads", err,
-            "a head is %d wide, but the rotary embedding turns pairs; want an even width", width);
-    return sn_settings_fail(s, "model.rotary_pct", err,
-                            "%g of a head of width %d is %d, but the rotary embedding turns pairs; "
-                            "want an even number",
-                            m->rotary_pct, width, rotated);
-}
-
-/* Scaled wavelengths: of a model that rotates, as many numbers as pairs. */
-static enum sn_status rope_scaling_fits(const struct sn_config *c, const struct sn_settings *s,
-                                        struct sn_err *err)
-{
-    const struct sn_model_config *m = &c->model;
-    const struct sn_rope_config *r = &m->rope_scaling;
-    int pairs = sn_model_rotated(m) / 2;
-    const char *key = "model.rope_scaling.type";
-    if (r->kind == SN_ROPE_PLAIN)
-        return SN_OK;
-    if (sn_family_traits(m->family)->positions != SN_ROTARY)
-        return sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
-                                sn_family_name(m->family));
-    if (pairs > SN_FLOATS_MAX)
-        return sn_settings_fail(s, key, err,
-                                "%d pairs of features are rotated, of which at most %d can be "
-                                "scaled; use default",
-                                pairs, SN_FLOATS_MAX);
-    if (r->kind == SN_ROPE_LONGROPE && (r->short_factor.n != pairs || r->long_factor.n != pairs))
-        return sn_settings_fail(
-            s, key, err,
-            "longrope takes a number for each pair of features that is rotated, "
-            "which are %d; short_factor has %d and long_factor %d",
-            pairs, r->short_factor.n, r->long_factor.n);
-    if (r->kind == SN_ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
-        return sn_settings_fail(s, "model.rope_scaling.high_freq_factor", err,
-                                "%g is not more than low_freq_factor (%g); want more",
-                                r->high_freq_factor, r->low_freq_factor);
-    return SN_OK;
-}
-
 static enum sn_status window_is_there(const struct sn_config *c, const struct sn_settings *s,
                                       struct sn_err *err)
 {
@@ -480,8 +423,8 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
     static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, rotary_fits,
-        rope_scaling_fits,    window_is_there,       residual_fits,
+        heads_divide_hidden,  kv_heads_divide_heads, sn_rule_rotary,
+        sn_rule_rope_scaling, window_is_there,       residual_fits,
         changes_are_keys,     activation_fits,       share_divides_layers,
         experts_fit_family,   experts_fit_model,     batch_divides,
         schedule_fits,        optimizer_reads,       evaluation_has_data,

@@ -59,6 +59,8 @@ sn_rule sn_rule_feedback, sn_rule_difference, sn_rule_rows, sn_rule_replica_node
 sn_rule sn_rule_low_rank;
 /* What run.bits goes with (rules_bits.c). */
 sn_rule sn_rule_bits;
+/* What the rotary embedding goes with (rules_rope.c). */
+sn_rule sn_rule_rotary, sn_rule_rope_scaling;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
 /* Those of the batch script (rules_slurm.c), which also derive what its texts say. */

@@ -350,6 +350,8 @@ static const struct {
      "of model, such as rope_theta or experts.top_k"},
     {"model: {family: gpt2, layers: 4, hidden: 24, heads: 4, vocab: 256, seq: 128, rope_theta: 5e5}\n" TRAIN "}\n",
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
+    {"model: {family: llama, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64, rope_scaling: {factor: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:111: model.rope_scaling.factor: has no effect with type default; leave it out"},
     {MODEL ", activation: gelu}\n" TRAIN "}\n",
      "run.yaml:1:102: model.activation: the gate of family llama is by silu, others are not built; want silu, or "
      "family gpt2, gpt-neox or starcoder2"},

@@ -1,0 +1,84 @@
+/* rules_rope.c - what the rotary embedding goes with. */
+#include "lib/config/hfconfig.h"
+#include "lib/config/keys.h"
+#include "lib/config/settings.h"
+
+#include <string.h>
+
+enum sn_status sn_rule_rotary(const struct sn_config *c, const struct sn_settings *s,
+                              struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    int width = sn_model_head_dim(m);
+    int rotated = sn_model_rotated(m);
+    if (sn_family_traits(m->family)->positions != SN_ROTARY) {
+        const char *key = m->rotary_pct != 0       ? "model.rotary_pct"
+                          : m->rope_theta != 10000 ? "model.rope_theta"
+                          : m->no_rope_every > 0   ? "model.no_rope_every"
+                                                   : NULL;
+        return !key ? SN_OK
+                    : sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
+                                       sn_family_name(m->family));
+    }
+    if (rotated >= 2 && rotated % 2 == 0)
+        return SN_OK;
+    if (m->rotary_pct == 1)
+        return sn_settings_fail(
+            s, "model.heads", err,
+            "a head is %d wide, but the rotary embedding turns pairs; want an even width", width);
+    return sn_settings_fail(s, "model.rotary_pct", err,
+                            "%g of a head of width %d is %d, but the rotary embedding turns pairs; "
+                            "want an even number",
+                            m->rotary_pct, width, rotated);
+}
+
+/* What a kind does not read has no effect; original_seq stands beside all of them in the field's files. */
+static enum sn_status kind_reads(const struct sn_config *c, const struct sn_settings *s,
+                                 struct sn_err *err)
+{
+    static const char section[] = "model.rope_scaling.";
+    const struct sn_key *type = &sn_keys[sn_key_find("model.rope_scaling.type", 23)];
+    const char *kind = type->names[c->model.rope_scaling.kind];
+    bool scales = c->model.rope_scaling.kind != SN_ROPE_PLAIN;
+    for (int i = 0; i < sn_n_keys; i++) {
+        const char *key = sn_keys[i].name;
+        if (strncmp(key, section, sizeof(section) - 1) == 0 && &sn_keys[i] != type &&
+            sn_settings_get(s, key) &&
+            !(scales && strcmp(key + sizeof(section) - 1, "original_seq") == 0) &&
+            sn_hfconfig_rope_reads(kind, key + sizeof(section) - 1) == SN_HF_READS_NOT)
+            return sn_settings_fail(s, key, err, "has no effect with type %s; leave it out", kind);
+    }
+    return SN_OK;
+}
+
+/* Scaled wavelengths: of a model that rotates, as many numbers as pairs. */
+enum sn_status sn_rule_rope_scaling(const struct sn_config *c, const struct sn_settings *s,
+                                    struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const struct sn_rope_config *r = &m->rope_scaling;
+    int pairs = sn_model_rotated(m) / 2;
+    const char *key = "model.rope_scaling.type";
+    SN_TRY(kind_reads(c, s, err));
+    if (r->kind == SN_ROPE_PLAIN)
+        return SN_OK;
+    if (sn_family_traits(m->family)->positions != SN_ROTARY)
+        return sn_settings_fail(s, key, err, "%s has no rotary embedding; leave it out",
+                                sn_family_name(m->family));
+    if (pairs > SN_FLOATS_MAX)
+        return sn_settings_fail(s, key, err,
+                                "%d pairs of features are rotated, of which at most %d can be "
+                                "scaled; use default",
+                                pairs, SN_FLOATS_MAX);
+    if (r->kind == SN_ROPE_LONGROPE && (r->short_factor.n != pairs || r->long_factor.n != pairs))
+        return sn_settings_fail(
+            s, key, err,
+            "longrope takes a number for each pair of features that is rotated, "
+            "which are %d; short_factor has %d and long_factor %d",
+            pairs, r->short_factor.n, r->long_factor.n);
+    if (r->kind == SN_ROPE_LLAMA3 && r->high_freq_factor <= r->low_freq_factor)
+        return sn_settings_fail(s, "model.rope_scaling.high_freq_factor", err,
+                                "%g is not more than low_freq_factor (%g); want more",
+                                r->high_freq_factor, r->low_freq_factor);
+    return SN_OK;
+}
