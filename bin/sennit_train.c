@@ -239,6 +239,9 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it prints */
     sn_signals_hold();
     enum sn_status st = sn_train_line_parse(argc, argv, &l, &err);
+    if (st == SN_OK && !sn_mem_reserve_stack())
+        st = sn_fail(&err, SN_ENOMEM, "no memory for a stack of %d KiB; want more (ulimit -v)",
+                     SN_STACK_RESERVE >> 10);
     if (st == SN_OK && (l.help || l.version)) {
         (void)fputs(l.help ? sn_train_usage() : "sennit-train " SN_VERSION "\n", stdout);
         return 0;

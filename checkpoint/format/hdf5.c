@@ -340,6 +340,7 @@ static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_
     void *reserve;
     SN_TRY(check_file(&h->bytes, path, err));
     SN_TRY(sn_h5_reserve(&reserve, SN_H5_BASE, path, err));
+    sn_h5_silence();
     enum sn_status st = open_read_only(&h->file, path, err);
     if (st == SN_OK && !sn_h5_make_types(h->type)) {
         st = sn_h5_fail(err, path, "", "set up");
@@ -351,7 +352,6 @@ static enum sn_status open_checked(struct sn_h5 *h, const char *path, struct sn_
 
 enum sn_status sn_h5_open(struct sn_h5 **out, const char *path, struct sn_err *err)
 {
-    sn_h5_silence();
     struct sn_h5 *h = sn_alloc(sizeof(*h));
     char *name = sn_strdup(path);
     enum sn_status st = SN_ENOMEM;

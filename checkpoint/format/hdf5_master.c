@@ -255,11 +255,12 @@ enum sn_status sn_h5_make_master(struct sn_h5_image *out, const struct sn_h5_mas
     image.p = sn_alloc(image.room);
     if (!image.p)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for %zu bytes", path, image.room);
-    sn_h5_silence();
     enum sn_status st =
         sn_h5_reserve(&reserve, need_of(master->n_sets, most_maps(master)), path, err);
-    if (st == SN_OK)
+    if (st == SN_OK) {
+        sn_h5_silence();
         st = make_image(&image, path, master, err);
+    }
     sn_mem_release(reserve);
     if (st == SN_OK)
         st = find_end(&bytes, &image, path, err);

@@ -41,6 +41,26 @@ void sn_mem_share_heap(void)
     (void)mallopt(M_ARENA_MAX, 1); /* else memory is only used less well */
 }
 
+static __attribute__((noinline)) void touch_stack(void)
+{
+    enum { PAGE = 4096 };
+    char room[SN_STACK_RESERVE];
+    volatile char *at = room; /* pages are to be written, not values */
+    for (int i = SN_STACK_RESERVE - PAGE; i >= 0; i -= PAGE)
+        at[i] = 0;
+}
+
+bool sn_mem_reserve_stack(void)
+{
+    size_t bytes = 2 * SN_STACK_RESERVE; /* a page that lacks is the end: rather ask for more */
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return false;
+    (void)munmap(p, bytes);
+    touch_stack();
+    return true;
+}
+
 /* Memory that was asked for and given back stays with the process, as long as it is not the last of
  * what the system gave: so the last piece is kept. Pieces are smaller than what malloc maps apart,
  * and are neither written to nor, mostly, found in memory. */

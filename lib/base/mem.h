@@ -36,6 +36,11 @@ void sn_mem_share_heap(void);
 void *sn_mem_reserve(size_t bytes);
 void sn_mem_release(void *reserve); /* NULL is allowed */
 
+/* Have so much stack from here on: under a limit of addresses it cannot grow later, when the heap has taken
+ * what is left, and a program that needs more of it is killed. False: there is not so much. */
+bool sn_mem_reserve_stack(void);
+enum { SN_STACK_RESERVE = 512 << 10 };
+
 /* Number of allocations made so far by this process. */
 uint64_t sn_mem_count(void);
 /* Test hook: the n-th allocation from now (n = 1 is the next) fails once; 0 turns it off. */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # test_overlap.sh - layout.overlap: auto changes the order of operations, and no bit of a result.
 #
-# Machines have slow links here, so that much is moved; what they are priced by has no say in what a run computes. In make check the
-# lines of the table marked smoke train and every sixth of those marked fast is proven; with ALL all lines of at most 8 ranks train, and all marked
+# Machines have slow links here, so that much is moved; what they are priced by has no say in what a run computes. In make check
+# half of the lines of the table marked smoke train and every sixth of those marked fast is proven; with ALL all lines of at most 8 ranks train, and all marked
 # fast are proven.
 set -u
 . tests/lib/tap.sh
@@ -55,7 +55,7 @@ same_bits() { # line
 }
 
 layout_tokens "$tmp/tok"
-if [ -n "${ALL:-}" ]; then grep '^[a-z]' "$table"; else grep '^[a-z].* smoke' "$table"; fi >"$tmp/lines"
+if [ -n "${ALL:-}" ]; then grep '^[a-z]' "$table"; else grep '^[a-z].* smoke' "$table" | awk 'NR % 2'; fi >"$tmp/lines"
 while read -r line; do
     [ "$(layout_ranks "$line")" -gt 8 ] || same_bits "$line"
 done <"$tmp/lines"
