@@ -2,6 +2,7 @@
 
 #include "checkpoint/store/look.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 
 #include <unistd.h>
 
@@ -45,7 +46,7 @@ int sn_inputs_absent(const struct sn_inputs *in)
 void sn_inputs_text(struct sn_str *out, const struct sn_inputs *in, const struct sn_config *c)
 {
     const struct sn_data_fit *f = &in->data;
-    double read = (double)c->train.steps * c->train.global_batch;
+    double read = (double)sn_samples_before(&c->train, c->train.steps + 1);
     if (f->has_train)
         sn_str_add(out,
                    "data: %s has %lld tokens, %lld sequence%s of %d; %lld steps of %d read it %.3g "

@@ -226,13 +226,11 @@ enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t byte
     return SN_OK;
 }
 
-int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t step,
-                          int global_batch, int j)
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t number)
 {
-    assert(samples > 0 && step > 0 && j >= 0 && j < global_batch);
+    assert(samples > 0 && number >= 0);
     uint64_t n = (uint64_t)samples;
-    uint64_t number = ((uint64_t)step - 1) * (uint64_t)global_batch + (uint64_t)j;
-    uint64_t epoch = number / n, place = number % n;
+    uint64_t epoch = (uint64_t)number / n, place = (uint64_t)number % n;
     if (order == SN_ORDER_SEQUENTIAL)
         return (int64_t)place;
     return (int64_t)sn_rng_permute(sn_rng_mix(sn_rng_key(seed, "data.order"), epoch), n, place);

@@ -44,11 +44,10 @@ int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens
 /* Range [*first, *end) of index entries that form document doc. */
 void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int64_t *end);
 
-/* Number of the sample that is row j (0 <= j < global_batch) of step (from 1): sequential takes
- * (step-1) * global_batch + j modulo the samples; shuffled maps that number through a permutation
- * of (seed, epoch), epoch = number / samples. A function of its arguments alone. */
-int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t step,
-                          int global_batch, int j);
+/* Which sample of the file is the run's `number`-th (from 0; lib/config/batch.h says which numbers a
+ * step takes): sequential takes it modulo the samples; shuffled maps it through a permutation of
+ * (seed, epoch), epoch = number / samples. A function of its arguments alone. */
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t number);
 
 /* Writing: add documents, then finish. Files appear under their names only when finish succeeds. */
 struct sn_data_writer;

@@ -1,5 +1,7 @@
 #include "lib/data/loader.h"
 
+#include "lib/config/batch.h"
+
 int sn_loader_first(const struct sn_loader *l, int micro)
 {
     return (micro * l->ranks + l->rank) * l->sequences;
@@ -26,13 +28,12 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
                               int64_t *first_sample, struct sn_err *err)
 {
     const struct sn_config *c = l->config;
-    int batch = c->train.global_batch;
+    int64_t before = sn_samples_before(&c->train, step);
     for (int m = 0; m < micros; m++) {
-        int first = sn_loader_first(l, m);
-        first_sample[m] = (step - 1) * batch + first;
+        int64_t first = before + sn_loader_first(l, m);
+        first_sample[m] = first;
         for (int i = 0; i < l->sequences; i++) {
-            int64_t s =
-                sn_data_sample_of(c->data.order, c->run.seed, l->samples, step, batch, first + i);
+            int64_t s = sn_data_sample_of(c->data.order, c->run.seed, l->samples, first + i);
             SN_TRY(read_row(l, s, (int64_t)m * l->sequences + i, err));
         }
     }

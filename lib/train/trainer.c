@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/data/data_fit.h"
 #include "lib/exec/accelerator.h"
 #include "lib/state/weights.h"
@@ -202,7 +203,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->step = step;
     s->lr = (float)sn_lr_at(c, step);
     s->clip = (float)c->optimizer.clip;
-    s->tokens_in_step = (double)c->global_batch * t->env.config->model.seq;
+    s->tokens_in_step = (double)sn_batch_of(c, step) * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->nonfinite = 0;
     memset(s->sq_exact, 0, sizeof(s->sq_exact));
     t->loss_scale = s->loss_scale;

@@ -379,15 +379,14 @@ static void samples_are_counted_from_tokens(void)
 
 static void each_epoch_shows_each_sample_once(void)
 {
-    enum { SAMPLES = 97, BATCH = 8 };
+    enum { SAMPLES = 97 };
     int64_t first_orders[3][SAMPLES];
     for (int epoch = 0; epoch < 3; epoch++) {
         int seen[SAMPLES] = {0};
         bool once = true;
         for (int k = 0; k < SAMPLES; k++) {
             int64_t number = (int64_t)epoch * SAMPLES + k;
-            int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 1234, SAMPLES, number / BATCH + 1,
-                                          BATCH, (int)(number % BATCH));
+            int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 1234, SAMPLES, number);
             once = once && i >= 0 && i < SAMPLES && ++seen[i < 0 ? 0 : i % SAMPLES] == 1;
             first_orders[epoch][k] = i;
         }
@@ -407,21 +406,19 @@ static void each_epoch_shows_each_sample_once(void)
 
 static void order_depends_on_its_arguments_alone(void)
 {
-    bool batches_agree = true, seeds_differ = false;
+    bool repeats = true, seeds_differ = false;
     for (int number = 0; number < 60; number++) {
-        int64_t by_4 = sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number / 4 + 1, 4, number % 4);
-        int64_t by_6 = sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number / 6 + 1, 6, number % 6);
-        batches_agree = batches_agree && by_4 == by_6;
-        seeds_differ = seeds_differ || by_4 != sn_data_sample_of(SN_ORDER_SHUFFLED, 8, 50,
-                                                                 number / 4 + 1, 4, number % 4);
+        int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number);
+        repeats = repeats && i == sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number);
+        seeds_differ = seeds_differ || i != sn_data_sample_of(SN_ORDER_SHUFFLED, 8, 50, number);
     }
-    tap_ok(batches_agree, "the batch size cuts the order but does not change it");
+    tap_ok(repeats, "a sample's number decides");
     tap_ok(seeds_differ, "another seed is another order");
-    tap_ok(sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 1, 8, 3) == 3 &&
-               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 7, 8, 5) == 3 &&
-               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 9, 1, 1000000007, 4096, 4095) == 0,
-           "sequential is (step - 1) * batch + row, modulo the samples");
-    tap_ok(sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 1, 3, 2, 1) == 0, "one sample is always itself");
+    tap_ok(sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 3) == 3 &&
+               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 6 * 8 + 5) == 3 &&
+               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 9, 1, 1000000006LL * 4096 + 4095) == 0,
+           "sequential is the number modulo the samples");
+    tap_ok(sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 1, 5) == 0, "one sample is always itself");
 }
 
 /* --- memory --------------------------------------------------------------------------------- */
