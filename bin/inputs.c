@@ -22,10 +22,28 @@ static enum sn_status look_for_checkpoint(struct sn_inputs *in, const struct sn_
     return st;
 }
 
+/* What a run without a checkpoint of its own begins with. */
+static const char *start_of(const struct sn_config *c)
+{
+    return c->train.continue_from[0] ? c->train.continue_from : c->train.init_from;
+}
+
+static enum sn_status look_at_start(struct sn_inputs *in, const struct sn_config *c,
+                                    struct sn_err *err)
+{
+    struct sn_str model = {0};
+    sn_config_format_model(&model, c);
+    enum sn_status st =
+        model.failed ? sn_fail(err, SN_ENOMEM, "train.continue_from: no memory to look at it")
+                     : sn_look_continue(&in->resumes, c->train.continue_from, model.p, err);
+    sn_str_fini(&model);
+    return st;
+}
+
 enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, struct sn_err *err)
 {
     struct sn_inputs in = {.resumes = -1};
-    const char *weights = c->train.init_from;
+    const char *weights = start_of(c);
     SN_TRY(sn_data_fit_find(&in.data, c, err));
     SN_TRY(look_for_checkpoint(&in, c, err));
     if (in.resumes < 0 && weights[0]) {
@@ -33,7 +51,7 @@ enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, 
         in.lacks_weights = !in.has_weights;
     }
     if (in.has_weights)
-        SN_TRY(sn_look_weights(c, err));
+        SN_TRY(c->train.continue_from[0] ? look_at_start(&in, c, err) : sn_look_weights(c, err));
     *out = in;
     return SN_OK;
 }
@@ -59,8 +77,9 @@ void sn_inputs_text(struct sn_str *out, const struct sn_inputs *in, const struct
                    c->data.valid, (long long)f->valid_samples, f->valid_samples == 1 ? "" : "s",
                    (long long)f->eval_sequences);
     if (in->resumes >= 0)
-        sn_str_add(out, "start: goes on from the checkpoint of step %lld\n",
-                   (long long)in->resumes);
+        sn_str_add(out, "start: goes on from the checkpoint of step %lld%s%s\n",
+                   (long long)in->resumes, in->has_weights ? " in " : "",
+                   in->has_weights ? c->train.continue_from : "");
     else if (in->has_weights)
         sn_str_add(out, "start: weights come from %s\n", c->train.init_from);
 }
@@ -70,7 +89,7 @@ void sn_inputs_warn(struct sn_str *out, const struct sn_inputs *in, const struct
     sn_data_fit_warn(out, &in->data, c);
     if (in->lacks_weights)
         sn_str_add(out,
-                   "%s: train.init_from: %s is not on this host, so the weights were not looked "
+                   "%s: train.%s: %s is not on this host, so the weights were not looked "
                    "at\n",
-                   c->path, c->train.init_from);
+                   c->path, c->train.continue_from[0] ? "continue_from" : "init_from", start_of(c));
 }

@@ -13,7 +13,7 @@
 struct sn_inputs {
     struct sn_data_fit data;
     int64_t resumes;    /* from the checkpoint of this step; -1: the run begins */
-    bool has_weights;   /* train.init_from is what it begins with, and here */
+    bool has_weights;   /* train.init_from or train.continue_from is what it begins with, and here */
     bool lacks_weights; /* the same, but not on this host */
 };
 

@@ -80,7 +80,8 @@ static enum sn_status init(void *self, const struct sn_config *config, struct sn
                            struct sn_err *err)
 {
     (void)self;
-    return sn_init_from(config, s, err);
+    return config->train.continue_from[0] ? sn_store_load_from(config->train.continue_from, s, err)
+                                          : sn_init_from(config, s, err);
 }
 
 static enum sn_status set_aside(void *self, struct sn_err *err)

@@ -195,19 +195,33 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
     return SN_OK;
 }
 
+static enum sn_status load_at(const char *path, struct sn_state *s, struct sn_err *err)
+{
+    struct sn_reader r;
+    SN_TRY(sn_reader_open(&r, path, err));
+    r.progress = s->progress;
+    sn_progress_mark(r.progress);
+    enum sn_status st = load_all(&r, s, err);
+    sn_reader_close(&r);
+    return st;
+}
+
 enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
                              struct sn_err *err)
 {
-    struct sn_reader r;
     char *path = sn_store_path(store, step, "");
     if (!path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open a checkpoint", store->dir);
-    enum sn_status st = sn_reader_open(&r, path, err);
+    enum sn_status st = load_at(path, s, err);
     sn_free(path);
-    SN_TRY(st);
-    r.progress = s->progress;
-    sn_progress_mark(r.progress);
-    st = load_all(&r, s, err);
-    sn_reader_close(&r);
+    return st;
+}
+
+enum sn_status sn_store_load_from(const char *path, struct sn_state *s, struct sn_err *err)
+{
+    char *step_dir;
+    SN_TRY(sn_store_find(&step_dir, path, err));
+    enum sn_status st = load_at(step_dir, s, err);
+    sn_free(step_dir);
     return st;
 }

@@ -107,24 +107,47 @@ static enum sn_status find_newest(char **out, int64_t *step, const char *dir, st
     return known ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
 }
 
-enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
-                              struct sn_err *err)
+/* The model of one that a run would go on from, and its step. */
+static enum sn_status look_at_one(int64_t *step, const char *step_dir, const char *model_text,
+                                  struct sn_err *err)
 {
     struct sn_manifest m;
     struct sn_err damage;
+    enum sn_status st = sn_manifest_load(&m, step_dir, &damage);
+    if (st != SN_OK)
+        return st == SN_ENOMEM ? sn_fail(err, st, "%s", damage.text) : SN_OK;
+    *step = m.scalars.step;
+    st = sn_look_model(&m, step_dir, model_text, err);
+    sn_manifest_fini(&m);
+    return st;
+}
+
+enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
+                              struct sn_err *err)
+{
     char *newest = NULL;
     SN_TRY(find_newest(&newest, step, dir, err));
-    if (!newest)
-        return SN_OK;
-    enum sn_status st = sn_manifest_load(&m, newest, &damage);
-    if (st == SN_OK) {
-        st = sn_look_model(&m, newest, model_text, err);
-        sn_manifest_fini(&m);
-    } else {
-        st = st == SN_ENOMEM ? sn_fail(err, st, "%s", damage.text) : SN_OK;
-    }
+    int64_t found = *step;
+    enum sn_status st = newest ? look_at_one(&found, newest, model_text, err) : SN_OK;
     sn_free(newest);
     return st;
+}
+
+enum sn_status sn_look_continue(int64_t *step, const char *path, const char *model_text,
+                                struct sn_err *err)
+{
+    bool known = true, is_step = has_file(path, "manifest.json", &known);
+    *step = -1;
+    if (!known)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
+    SN_TRY(is_step ? look_at_one(step, path, model_text, err)
+                   : sn_look_resume(step, path, model_text, err));
+    if (*step < 0 && !is_step)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: train.continue_from: holds no checkpoint; want one, or a directory "
+                       "with some",
+                       path);
+    return SN_OK;
 }
 
 /* --- weights to begin with -------------------------------------------------------------------- */

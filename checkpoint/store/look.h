@@ -15,6 +15,10 @@
  * judged: which one a run goes on from is found at its start. */
 enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
                               struct sn_err *err);
+/* The same of train.continue_from, a checkpoint or a directory of some. SN_EINPUT, too, when it
+ * holds none. */
+enum sn_status sn_look_continue(int64_t *step, const char *path, const char *model_text,
+                                struct sn_err *err);
 /* Does train.init_from name files that the model's weights can come from? SN_EINPUT where there is
  * nothing, a tensor is missing, over, or of another shape, or the model that comes with them is
  * another one (checkpoint/store/init_model.h). */

@@ -71,6 +71,8 @@ enum sn_status sn_store_set_aside(const struct sn_store *s, struct sn_err *err);
 /* A phase of a save from begin to end, and a load, behind struct sn_saver. */
 enum sn_status sn_store_save(struct sn_store *store, const struct sn_state *s,
                              enum sn_save_phase phase, struct sn_err *err);
+/* From a checkpoint anywhere, or the newest of a directory of some. */
+enum sn_status sn_store_load_from(const char *path, struct sn_state *s, struct sn_err *err);
 enum sn_status sn_store_load(const struct sn_store *store, int64_t step, struct sn_state *s,
                              struct sn_err *err);
 

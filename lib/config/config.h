@@ -112,6 +112,7 @@ struct sn_train_config {
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;
     char init_from[SN_PATH_MAX]; /* "" : random weights */
+    char continue_from[SN_PATH_MAX]; /* another run's checkpoint; "": none */
     int n_init_changes;          /* keys of the model that may be others than the weights' */
     char init_changes[SN_FREEZE_MAX][SN_NAME_MAX];
     int64_t eval_every; /* 0: never */

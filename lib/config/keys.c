@@ -4,6 +4,8 @@
  * A row is written in the order name, type, place, sentence; what follows is named. ONLY(value)
  * marks a key whose feature is not built yet: the value that means "off" is taken, others are
  * refused by name. NOT_BUILT takes nothing.
+ *
+ * Longer than 500 lines because it is one table.
  */
 #include "lib/config/keys.h"
 
@@ -268,16 +270,18 @@ const struct sn_key sn_keys[] = {
     {ROW("train.optimizer.clip", FLOAT, AT(train.optimizer.clip), "Largest global gradient norm; 0: no clipping."),
         RANGE(0, 1e6L, NULL), DEFAULT("1.0"), DECIDES},
     {ROW("train.schedule", MAP, NONE, "Learning rate over the steps.")},
-    {ROW("train.schedule.kind", ENUM, AT(train.schedule.kind), "Shape of the decay after the warm-up; rsqrt: with the root of the steps, the warm-up's included, so that train.steps may grow; wsd: none before the last steps (train.schedule.decay), then linear; wsd-sqrt: then with the root of what is behind."),
+    {ROW("train.schedule.kind", ENUM, AT(train.schedule.kind), "Shape of the decay after the warm-up; rsqrt: with the root of the steps, the warm-up's included, so that train.steps may grow; wsd: none before the last steps (train.schedule.decay), then linear; wsd-sqrt: then with the root of what is behind; wsd-cosine: then half a cosine."),
         NAMES(sn_lr_names), DEFAULT(SN_LR_DEFAULT_NAME), DECIDES},
     {ROW("train.schedule.warmup", LONG, AT(train.schedule.warmup), "Steps of linear warm-up."),
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0"), DECIDES},
     {ROW("train.schedule.min_lr", FLOAT, AT(train.schedule.min_lr), "Learning rate at the last step; of rsqrt: the least. No effect where kind is constant."),
         RANGE(0, 100, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("train.schedule.decay", LONG, AT(train.schedule.decay), "Of wsd and wsd-sqrt: the last steps, in which the learning rate falls to min_lr; 0: none."),
+    {ROW("train.schedule.decay", LONG, AT(train.schedule.decay), "Of wsd, wsd-sqrt and wsd-cosine: the last steps, in which the learning rate falls to min_lr; 0: none."),
         RANGE(0, 1000000000000LL, "steps"), DERIVED("a tenth of train.steps")},
     {ROW("train.init_from", PATH, AT(train.init_from), "Checkpoint or safetensors directory to take weights from; null: random weights. The model that comes with them (a checkpoint's own, or config.json beside safetensors) must be that of the run file, key by key (docs/CONVERT.md)."),
         DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("train.continue_from", PATH, AT(train.continue_from), "Checkpoint of another run, or directory of some (the newest), that a run with none of its own goes on from: weights, the optimizer's state, the step and so the samples; null: it begins. With wsd several decays can leave one checkpoint (docs/PRETRAIN.md)."),
+        DEFAULT("null"), NULL_OK, DECIDES, QUIET},
     {ROW("train.init_changes", WORDS, AT(train.n_init_changes), "Keys of model, such as rope_theta or experts.top_k, in which it may be another than the one that comes with the weights of train.init_from."),
         DEFAULT("[]")},
     {ROW("train.eval_every", LONG, AT(train.eval_every), "Evaluate on data.valid after this many steps; 0: never."),

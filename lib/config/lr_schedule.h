@@ -23,7 +23,9 @@
     /* Haegele et al. 2024 (arXiv 2405.18392) compare */                                           \
     ROW(SN_LR_WSD, wsd, "wsd", true)                                                               \
     /* The same with their other one, 1-sqrt */                                                    \
-    ROW(SN_LR_WSD_SQRT, wsd_sqrt, "wsd-sqrt", true)
+    ROW(SN_LR_WSD_SQRT, wsd_sqrt, "wsd-sqrt", true)                                                \
+    /* The same with half a period of a cosine */                                                  \
+    ROW(SN_LR_WSD_COSINE, wsd_cosine, "wsd-cosine", true)
 /* clang-format on */
 
 #define SN_LR_ID(id, ...) id,

@@ -320,6 +320,19 @@ static enum sn_status schedule_fits(const struct sn_config *c, const struct sn_s
     return SN_OK;
 }
 
+/* A checkpoint brings its weights. */
+static enum sn_status one_start(const struct sn_config *c, const struct sn_settings *s,
+                                struct sn_err *err)
+{
+    const struct sn_train_config *t = &c->train;
+    if (!t->continue_from[0] || (!t->init_from[0] && !t->lora.init_from[0]))
+        return SN_OK;
+    return sn_settings_fail(s, "train.continue_from", err,
+                            "takes weights and state from a checkpoint, and train.%s other "
+                            "weights; leave one of the two out",
+                            t->init_from[0] ? "init_from" : "lora.init_from");
+}
+
 /* A number that nothing would read. */
 static enum sn_status optimizer_reads(const struct sn_config *c, const struct sn_settings *s,
                                       struct sn_err *err)
@@ -427,9 +440,9 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
         sn_rule_rope_scaling, window_is_there,       residual_fits,
         changes_are_keys,     activation_fits,       share_divides_layers,
         experts_fit_family,   experts_fit_model,     batch_divides,
-        schedule_fits,        optimizer_reads,       evaluation_has_data,
-        scale_fits_precision, fp8_fits_precision,    cudnn_fits,
-        sn_rule_lora};
+        schedule_fits,        one_start,             optimizer_reads,
+        evaluation_has_data,  scale_fits_precision,  fp8_fits_precision,
+        cudnn_fits,           sn_rule_lora};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -162,7 +162,8 @@ struct sn_saver {
      * names it. */
     enum sn_status (*load)(void *self, int64_t step, struct sn_state *s, struct sn_err *err);
     /* Fill the "model" boxes of s from config->train.init_from: a safetensors file or directory, or
-     * a checkpoint of ours. Weights of another model than config's are SN_EINPUT. */
+     * a checkpoint of ours; or every box and the scalars from config->train.continue_from, as load
+     * does. Weights of another model than config's are SN_EINPUT. */
     enum sn_status (*init)(void *self, const struct sn_config *config, struct sn_state *s,
                            struct sn_err *err);
     /* Move what is there out of the way, losing nothing (--fresh). Rank 0 only. */

@@ -20,9 +20,15 @@ static double rate_linear(const struct progress *p)
     return p->lr + (p->least - p->lr) * p->x;
 }
 
+/* From lr to least while `part` goes from 0 to 1. */
+static double half_cosine(const struct progress *p, double part)
+{
+    return p->least + 0.5 * (p->lr - p->least) * (1.0 + cos(3.14159265358979323846 * part));
+}
+
 static double rate_cosine(const struct progress *p)
 {
-    return p->least + 0.5 * (p->lr - p->least) * (1.0 + cos(3.14159265358979323846 * p->x));
+    return half_cosine(p, p->x);
 }
 
 static double rate_rsqrt(const struct progress *p)
@@ -38,6 +44,11 @@ static double rate_wsd(const struct progress *p)
 static double rate_wsd_sqrt(const struct progress *p)
 {
     return p->lr + (p->least - p->lr) * sqrt(p->y);
+}
+
+static double rate_wsd_cosine(const struct progress *p)
+{
+    return half_cosine(p, p->y);
 }
 
 #define RATE_OF(id, word, ...) [id] = rate_##word,

@@ -12,7 +12,8 @@
  *   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2
  *   rsqrt     max(min_lr, lr sqrt(max(warmup, 1) / s)), whatever steps is
  *   wsd       lr + (min_lr - lr) y, y = (s - (steps - decay)) / decay, 0 before
- *   wsd-sqrt  lr + (min_lr - lr) sqrt(y) */
+ *   wsd-sqrt  lr + (min_lr - lr) sqrt(y)
+ *   wsd-cosine  min_lr + (lr - min_lr) (1 + cos(pi y)) / 2 */
 double sn_lr_at(const struct sn_train_config *t, int64_t step);
 
 #endif

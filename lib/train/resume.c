@@ -50,10 +50,41 @@ static float first_loss_scale(const struct sn_train_config *c)
     return c->loss_scale > 0 ? (float)c->loss_scale : 65536.0f;
 }
 
+/* What was loaded goes with train.lora. */
+static enum sn_status check_adapters(const struct sn_trainer *t, struct sn_err *err)
+{
+    float want = adapter_scale(&t->env.config->train), has = t->state.scalars.adapter_scale;
+    if (has == want)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "checkpoint of step %lld: its adapters were trained with alpha / rank %g, but "
+                   "train.lora has %g; want the same, or another checkpoint.dir",
+                   (long long)t->state.scalars.step, (double)has, (double)want);
+}
+
+/* Where another run's checkpoint stands (train.continue_from). */
+static enum sn_status branch(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    const struct sn_config *c = t->env.config;
+    sn_solo_begin(t->solo, "load: train.continue_from", true);
+    enum sn_status st = s->init(s->self, c, &t->state, err);
+    if (st == SN_OK)
+        st = check_adapters(t, err);
+    SN_TRY(sn_solo_end(t->solo, st, err));
+    t->is_loaded = true;
+    if (t->env.comm->rank == 0)
+        sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld in %s",
+               (long long)t->state.scalars.step, c->train.continue_from);
+    return SN_OK;
+}
+
 static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
     const struct sn_config *c = t->env.config;
+    if (c->train.continue_from[0])
+        return branch(t, err);
     t->state.scalars = (struct sn_state_scalars){.loss_scale = first_loss_scale(&c->train),
                                                  .adapter_scale = adapter_scale(&c->train)};
     sn_solo_begin(t->solo, "start: weights", false);
@@ -139,12 +170,8 @@ static enum sn_status load(struct sn_trainer *t, int64_t step, struct sn_err *er
     const struct sn_saver *s = t->env.saver;
     sn_solo_begin(t->solo, "load: checkpoint", true);
     enum sn_status st = s->load(s->self, step, &t->state, err);
-    float want = adapter_scale(&t->env.config->train), has = t->state.scalars.adapter_scale;
-    if (st == SN_OK && has != want)
-        st = sn_fail(err, SN_EINPUT,
-                     "checkpoint of step %lld: its adapters were trained with alpha / rank %g, but "
-                     "train.lora has %g; want the same, or another checkpoint.dir",
-                     (long long)step, (double)has, (double)want);
+    if (st == SN_OK)
+        st = check_adapters(t, err);
     SN_TRY(sn_solo_end(t->solo, st, err));
     if (t->env.comm->rank == 0)
         sn_log(SN_LOG_INFO, "continuing from the checkpoint of step %lld", (long long)step);

@@ -1,6 +1,6 @@
 /*
  * test_config_errors.c - the sentence for everything that a run file may get wrong; the layout's
- * own rules are in test_config_layout.c.
+ * own rules are in test_config_layout.c. Longer than 500 lines because it is one table.
  */
 #include "lib/config/aliases.h"
 #include "lib/config/config.h"
@@ -135,7 +135,7 @@ static const struct {
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
      "run.yaml:2:56: train.schedule.kind: unknown name 'cosin'; did you mean 'cosine' "
-     "(want constant, linear, cosine, rsqrt, wsd or wsd-sqrt)?"},
+     "(want constant, linear, cosine, rsqrt, wsd, wsd-sqrt or wsd-cosine)?"},
     /* missing */
     {"",
      "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3 or starcoder2"},
@@ -342,6 +342,9 @@ static const struct {
      "want model.sliding_window, or leave it out"},
     {MODEL ", score_cap: 0}\n" TRAIN "}\n",
      "run.yaml:1:101: model.score_cap: 0 is outside 0.001..1e+09"},
+    {MODEL "}\n" TRAIN ", continue_from: a, init_from: b}\n",
+     "run.yaml:2:54: train.continue_from: takes weights and state from a checkpoint, and "
+     "train.init_from other weights; leave one of the two out"},
     {MODEL "}\n" TRAIN ", init_changes: [rope]}\n",
      "run.yaml:2:53: train.init_changes: 'rope' is no key in which models are compared; want keys of "
      "model, such as rope_theta or experts.top_k"},

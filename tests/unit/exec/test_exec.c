@@ -293,6 +293,9 @@ static void the_learning_rate_is_stable_before_it_decays(void)
               "wsd-sqrt: a half of it in a quarter of the steps");
     tap_ok(decayed(SN_LR_WSD_SQRT, 40, 0) == 1e-3, "from lr");
     tap_close(decayed(SN_LR_WSD_SQRT, 40, 40), 1e-4, 1e-12, 0, "to min_lr");
+    tap_close(decayed(SN_LR_WSD_COSINE, 40, 10), 1e-4 + 4.5e-4 * (1 + sqrt(0.5)), 1e-12, 0,
+              "wsd-cosine: an eighth of a turn in a quarter of the steps");
+    tap_close(decayed(SN_LR_WSD_COSINE, 40, 40), 1e-4, 1e-12, 0, "to min_lr, too");
     tap_close(decayed(SN_LR_WSD, 100, 1), 9.91e-4, 1e-12, 0, "right behind the warm-up");
 }
 
