@@ -17,14 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct mapped {
-    char *path;
-    unsigned char *bytes; /* NULL for an empty file */
-    size_t len;
-};
-
 struct sn_data {
-    struct mapped bin, idx;
+    struct sn_data_mapped bin, idx;
     struct sn_data_info info;
     int token_size;
 };
@@ -64,8 +58,8 @@ enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnu
     }
 }
 
-static enum sn_status map_file(struct mapped *m, const char *prefix, const char *suffix,
-                               struct sn_err *err)
+enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const char *suffix,
+                           const char *hint, struct sn_err *err)
 {
     m->path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
     if (!m->path)
@@ -73,10 +67,7 @@ static enum sn_status map_file(struct mapped *m, const char *prefix, const char 
     struct stat info;
     int fd = sn_input_open(m->path, &info);
     if (fd < 0 && errno == ENOENT)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: there is no such file; 'sennit-data build -o PREFIX' writes PREFIX.bin "
-                       "and PREFIX.idx",
-                       m->path);
+        return sn_fail(err, SN_EINPUT, "%s: there is no such file; %s", m->path, hint);
     if (fd < 0)
         return sn_data_read_fail(err, m->path, errno);
     int failure = 0;
@@ -92,7 +83,7 @@ static enum sn_status map_file(struct mapped *m, const char *prefix, const char 
     return failure ? sn_data_read_fail(err, m->path, failure) : SN_OK;
 }
 
-static void unmap_file(struct mapped *m)
+void sn_data_unmap(struct sn_data_mapped *m)
 {
     if (m->bytes)
         (void)munmap(m->bytes, m->len); /* our own mapping: cannot fail */
@@ -104,9 +95,10 @@ enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_
     struct sn_data *d = sn_alloc(sizeof(*d));
     if (!d)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", prefix);
-    enum sn_status st = map_file(&d->idx, prefix, "idx", err);
+    const char *hint = "'sennit-data build -o PREFIX' writes PREFIX.bin and PREFIX.idx";
+    enum sn_status st = sn_data_map(&d->idx, prefix, "idx", hint, err);
     if (st == SN_OK)
-        st = map_file(&d->bin, prefix, "bin", err);
+        st = sn_data_map(&d->bin, prefix, "bin", hint, err);
     if (st == SN_OK)
         st = sn_data_check_index(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path,
                                  &d->info, err);
@@ -123,8 +115,8 @@ void sn_data_close(struct sn_data *d)
 {
     if (!d)
         return;
-    unmap_file(&d->bin);
-    unmap_file(&d->idx);
+    sn_data_unmap(&d->bin);
+    sn_data_unmap(&d->idx);
     sn_free(d);
 }
 

@@ -55,6 +55,10 @@ enum sn_status sn_data_writer_create(struct sn_data_writer **out, const char *pr
                                      int dtype_code, struct sn_err *err);
 enum sn_status sn_data_writer_add(struct sn_data_writer *w, const int32_t *tokens, int64_t n,
                                   struct sn_err *err); /* one document of one sequence */
+/* Write PREFIX.mask too (lib/data/mask.h); before the first token, with the same prefix. A writer
+ * without one removes a PREFIX.mask that is there when it finishes. */
+enum sn_status sn_data_writer_add_mask(struct sn_data_writer *w, const char *prefix,
+                                       struct sn_err *err);
 enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *err);
 void sn_data_writer_destroy(struct sn_data_writer *w); /* NULL is allowed; unfinished files go */
 

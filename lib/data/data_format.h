@@ -73,6 +73,17 @@ size_t sn_data_prefix_length(const char *prefix);
  * sn_write_fail has those for writing. */
 enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum);
 
+struct sn_data_mapped {
+    char *path;
+    unsigned char *bytes; /* NULL for an empty file */
+    size_t len;
+};
+/* Map PREFIX.SUFFIX for reading; `hint` says what would work where there is no such file. *m is zero;
+ * unmap it in any case. */
+enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const char *suffix,
+                           const char *hint, struct sn_err *err);
+void sn_data_unmap(struct sn_data_mapped *m);
+
 /* Tokens of one index entry. */
 int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index);
 
@@ -109,6 +120,10 @@ enum sn_status sn_data_file_publish(struct sn_data_file *f, struct sn_err *err);
  * A document longer than 2^30 tokens becomes several sequences, because lengths are int32. */
 enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *tokens, int64_t n,
                                      struct sn_err *err);
+/* Of a writer with a mask: for each token, not 0 where it counts as a target. With a mask and
+ * without counts (NULL; also sn_data_writer_append) all count. */
+enum sn_status sn_data_writer_append_masked(struct sn_data_writer *w, const int32_t *tokens,
+                                            const uint8_t *counts, int64_t n, struct sn_err *err);
 enum sn_status sn_data_writer_end(struct sn_data_writer *w, struct sn_err *err);
 /* Tokens of the document that is being written. */
 int64_t sn_data_writer_open_tokens(const struct sn_data_writer *w);

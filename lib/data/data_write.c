@@ -9,6 +9,7 @@
 #include "lib/data/data_format.h"
 
 #include "lib/base/mem.h"
+#include "lib/data/mask.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@ static const int64_t sequence_max = (int64_t)1 << 30;
 struct sn_data_writer {
     const struct sn_token_type *type;
     struct sn_data_file bin, idx;
+    struct sn_data_mask_writer *mask; /* or NULL */
     int64_t tokens, sequences;
     int64_t open;       /* tokens of the sequence that is being written */
     int64_t open_whole; /* tokens of its document in earlier sequences */
@@ -60,12 +62,20 @@ enum sn_status sn_data_writer_create(struct sn_data_writer **out, const char *pr
     return SN_OK;
 }
 
+enum sn_status sn_data_writer_add_mask(struct sn_data_writer *w, const char *prefix,
+                                       struct sn_err *err)
+{
+    assert(w->tokens == 0 && !w->mask);
+    return sn_data_mask_writer_create(&w->mask, prefix, err);
+}
+
 void sn_data_writer_destroy(struct sn_data_writer *w)
 {
     if (!w)
         return;
     sn_data_file_destroy(&w->bin);
     sn_data_file_destroy(&w->idx);
+    sn_data_mask_writer_destroy(w->mask);
     sn_free(w->unended);
     sn_free(w);
 }
@@ -137,11 +147,29 @@ static void store_block(int size, const int32_t *tokens, int64_t n, unsigned cha
             store(size, tokens[i], p + i * size);
 }
 
-enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *tokens, int64_t n,
-                                     struct sn_err *err)
+/* Of n more tokens, which count; NULL: all. */
+static enum sn_status append_counts(struct sn_data_writer *w, const uint8_t *counts, int64_t n,
+                                    struct sn_err *err)
+{
+    uint8_t all[256];
+    if (counts)
+        return sn_data_mask_writer_append(w->mask, counts, n, err);
+    memset(all, 1, sizeof(all));
+    for (int64_t block; n > 0; n -= block) {
+        block = n < (int64_t)sizeof(all) ? n : (int64_t)sizeof(all);
+        SN_TRY(sn_data_mask_writer_append(w->mask, all, block, err));
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_data_writer_append_masked(struct sn_data_writer *w, const int32_t *tokens,
+                                            const uint8_t *counts, int64_t n, struct sn_err *err)
 {
     int size = w->type->size;
     SN_TRY(check_tokens(w, tokens, n, err));
+    assert(w->mask || !counts);
+    if (w->mask)
+        SN_TRY(append_counts(w, counts, n, err));
     while (n > 0) {
         if (w->open >= w->limit)
             SN_TRY(end_sequence(w, false, err));
@@ -157,6 +185,12 @@ enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *to
         n -= block;
     }
     return SN_OK;
+}
+
+enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *tokens, int64_t n,
+                                     struct sn_err *err)
+{
+    return sn_data_writer_append_masked(w, tokens, NULL, n, err);
 }
 
 enum sn_status sn_data_writer_end(struct sn_data_writer *w, struct sn_err *err)
@@ -255,6 +289,8 @@ enum sn_status sn_data_writer_seal(struct sn_data_writer *w, struct sn_err *err)
     SN_TRY(write_header(w, err));
     SN_TRY(sn_data_file_sync(&w->bin, err));
     SN_TRY(sn_data_file_sync(&w->idx, err));
+    if (w->mask)
+        SN_TRY(sn_data_mask_writer_seal(w->mask, err));
     w->sealed = true;
     return SN_OK;
 }
@@ -271,10 +307,13 @@ static void sync_folder(const char *path)
     sn_free(folder);
 }
 
-/* The .bin goes first: without its index nobody opens it. */
+/* The mask goes first, which older tokens do not fit; then the .bin: without its index nobody opens
+ * it. */
 enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *err)
 {
     SN_TRY(sn_data_writer_seal(w, err));
+    SN_TRY(w->mask ? sn_data_mask_writer_publish(w->mask, err)
+                   : sn_data_mask_remove(w->bin.path, err));
     SN_TRY(sn_data_file_publish(&w->bin, err));
     enum sn_status st = sn_data_file_publish(&w->idx, err);
     if (st != SN_OK) {
@@ -380,6 +419,15 @@ static enum sn_status keep_head(struct sn_data_writer *w, const struct cut *cut,
     return SN_OK;
 }
 
+static enum sn_status split_mask(struct sn_data_writer *tail, struct sn_data_writer *w,
+                                 const char *prefix, const struct cut *cut, struct sn_err *err)
+{
+    SN_TRY(sn_data_mask_writer_create(&tail->mask, prefix, err));
+    SN_TRY(
+        sn_data_mask_writer_copy(tail->mask, w->mask, cut->tokens, w->tokens - cut->tokens, err));
+    return sn_data_mask_writer_truncate(w->mask, cut->tokens, err);
+}
+
 enum sn_status sn_data_writer_split(struct sn_data_writer *w, double fraction, const char *prefix,
                                     struct sn_data_writer **out, struct sn_err *err)
 {
@@ -391,6 +439,8 @@ enum sn_status sn_data_writer_split(struct sn_data_writer *w, double fraction, c
     SN_TRY(find_cut(w, fraction, &cut, err));
     SN_TRY(sn_data_writer_create(&tail, prefix, w->type->code, err));
     enum sn_status st = copy_tail(tail, w, &cut, err);
+    if (st == SN_OK && w->mask)
+        st = split_mask(tail, w, prefix, &cut, err);
     if (st == SN_OK)
         st = keep_head(w, &cut, err);
     if (st != SN_OK) {
