@@ -148,7 +148,7 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt->planned = plan.total;
     }
-    if (st == SN_OK && l->generate.text)
+    if (st == SN_OK && sn_train_generate_wanted(&l->generate))
         st = sn_train_generate(t, c, &l->generate, err);
     else if (st == SN_OK && l->replay.step > 0)
         st = sn_train_replay(t, c, comm, &l->replay, exit_code, err);
@@ -193,11 +193,12 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
         SN_TRY(sn_machine_load(&l->machine, l->machine_file, err));
     if (l->machine_file)
         SN_TRY(sn_machine_check_precision(&l->machine, c->train.precision, err));
-    if (!l->generate.text)
+    if (!sn_train_generate_wanted(&l->generate))
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
-    if (l->generate.text)
+    if (sn_train_generate_wanted(&l->generate))
         set_one_rank(&c->layout);
-    if (l->generate.text || l->tune || l->replay.step > 0) { /* nothing is saved */
+    if (sn_train_generate_wanted(&l->generate) || l->tune ||
+        l->replay.step > 0) { /* nothing is saved */
         c->checkpoint.async = false;
         c->checkpoint.snapshot_every = 0;
     }
@@ -206,7 +207,7 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
     if (l->replay.step > c->train.steps)
         return sn_fail(err, SN_EINPUT, "--replay: step %lld; the run has %lld (train.steps)",
                        l->replay.step, (long long)c->train.steps);
-    if (l->generate.text && ranks > 1)
+    if (sn_train_generate_wanted(&l->generate) && ranks > 1)
         return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);
     return sn_resolve_layout(c, ranks, err);
 }
@@ -251,7 +252,7 @@ int main(int argc, char **argv)
         st = sn_signals_create(&signals, &err);
     if (st == SN_OK)
         sn_signals_set_early(signals, sn_train_leave_early, &leaving);
-    if (l.generate.text)
+    if (sn_train_generate_wanted(&l.generate))
         (void)signal(SIGPIPE, SIG_DFL); /* nothing else is to be done */
     if (st == SN_OK)
         st = load_config(&l, &config, ranks, &err);

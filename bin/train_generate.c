@@ -1,86 +1,258 @@
 #include "bin/train_generate.h"
 
+#include "checkpoint/io/files.h"
 #include "lib/base/mem.h"
+#include "lib/data/data_tokenizer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void sn_train_generate_init(struct sn_train_generate *g)
 {
-    *g = (struct sn_train_generate){.tokens = 200, .top_k = 40, .seed = -1, .temperature = 0.8};
+    *g = (struct sn_train_generate){
+        .tokens = 200, .top_k = 40, .seed = -1, .temperature = 0.8, .top_p = 1};
 }
+
+/* Who turns text into tokens and back. */
+struct words {
+    struct sn_data_tokenizer of;
+    struct sn_tokenizer *tokenizer; /* NULL: none is known */
+    struct sn_ids ids;              /* of the prompt, then all that followed */
+    int32_t stop;
+    bool bytes; /* without a tokenizer: a token is a byte */
+};
 
 /* What is written; the prompt goes first, once there is something to follow it. */
 struct page {
     const char *prompt;
-    bool bytes, begun;
+    size_t n_prompt, shown; /* shown: bytes of the decoded text */
+    struct words *words;
+    bool begun;
+    struct sn_err err; /* of the first decoding that failed */
 };
 
-static void print_token(void *self, int32_t token)
+/* --- which tokenizer -------------------------------------------------------------------------- */
+
+/* --tokenizer names one, or the run's data does; both must be the same. */
+static enum sn_status find_tokenizer(struct words *w, const struct sn_config *c,
+                                     const struct sn_train_generate *g, struct sn_err *err)
 {
-    struct page *page = self;
-    if (!page->begun)
-        (void)fputs(page->prompt, stdout);
-    page->begun = true;
-    if (page->bytes)
-        (void)putchar(token);
-    else
-        (void)printf(" %d", token);
-    (void)fflush(stdout);
+    SN_TRY(sn_data_tokenizer_of_run(&w->of, c, err));
+    if (!g->tokenizer)
+        return w->of.path[0] ? sn_data_tokenizer_load(&w->tokenizer, &w->of, err) : SN_OK;
+    SN_TRY(sn_tokenizer_load(&w->tokenizer, g->tokenizer, err));
+    uint64_t hash = sn_tokenizer_hash(w->tokenizer);
+    if (w->of.path[0] && w->of.hash != hash)
+        return sn_fail(err, SN_EINPUT,
+                       "--tokenizer: %s (xxh3 %016" PRIx64
+                       ") is not that of the run's data, %s (xxh3 %016" PRIx64 "); leave it out",
+                       g->tokenizer, hash, w->of.path, w->of.hash);
+    int64_t size = sn_tokenizer_size(w->tokenizer);
+    return size <= c->model.vocab
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT,
+                         "--tokenizer: %s has %" PRId64 " tokens, the model knows %d; name the one "
+                         "that it was trained with",
+                         g->tokenizer, size, c->model.vocab);
 }
 
-/* "72 101": as many as there are, or where the text is no such list. */
-static enum sn_status parse_ids(const char *text, int32_t *out, int *n, int vocab,
+/* A token by its text: as the file writes it, or as text that is one token. */
+static enum sn_status find_named(struct words *w, const char *text, struct sn_err *err)
+{
+    struct sn_encoder *e = NULL;
+    struct sn_ids ids = {0};
+    w->stop = sn_tokenizer_find(w->tokenizer, text, strlen(text));
+    if (w->stop >= 0)
+        return SN_OK;
+    SN_TRY(sn_encoder_create(&e, w->tokenizer, err));
+    enum sn_status st = *text ? sn_encode(e, text, strlen(text), false, &ids, err) : SN_OK;
+    if (st == SN_OK && ids.len == 1)
+        w->stop = ids.p[0];
+    else if (st == SN_OK)
+        st = sn_fail(err, SN_EINPUT, "--stop: '%s' is no token, but %zu; name one", text, ids.len);
+    else
+        (void)sn_err_prefix(err, "--stop");
+    sn_encoder_destroy(e);
+    sn_ids_fini(&ids);
+    return st;
+}
+
+/* The token that ends a document: that of --stop, or what stands behind those of the data. */
+static enum sn_status find_stop(struct words *w, const struct sn_train_generate *g,
                                 struct sn_err *err)
+{
+    const struct sn_ids *before, *behind;
+    w->stop = w->of.end;
+    if (g->stop && !w->tokenizer)
+        return sn_fail(err, SN_EINPUT, "--stop: '%s': no tokenizer is known; want --tokenizer FILE",
+                       g->stop);
+    if (g->stop)
+        return find_named(w, g->stop, err);
+    if (w->tokenizer && w->stop < 0 && w->of.special) {
+        sn_tokenizer_around(w->tokenizer, &before, &behind);
+        w->stop = behind->len > 0 ? behind->p[behind->len - 1] : -1;
+    }
+    return SN_OK;
+}
+
+/* --- the prompt ------------------------------------------------------------------------------- */
+
+/* "72 101": as many as there are, or where the text is no such list. */
+static enum sn_status parse_ids(struct words *w, const char *text, int vocab, struct sn_err *err)
 {
     char *end;
     for (const char *at = text + strspn(text, " \t\n"); *at; at = end + strspn(end, " \t\n")) {
         long v = strtol(at, &end, 10);
         if (end == at || !strchr(" \t\n", *end))
-            return sn_fail(err, SN_EINPUT,
-                           "--generate: '%.40s' is no token; with a vocabulary of %d the prompt is "
-                           "token ids with blanks between them, such as \"72 101\", and only with "
-                           "one of 256 it is text",
-                           at, vocab);
-        out[(*n)++] = v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
+            return sn_fail(
+                err, SN_EINPUT,
+                "--generate: '%.40s' is no token; with a vocabulary of %d the prompt is "
+                "token ids with blanks between them, such as \"72 101\"; it is text with "
+                "--tokenizer FILE, or with a vocabulary of 256",
+                at, vocab);
+        if (!sn_ids_push(&w->ids, v >= 0 && v < INT32_MAX ? (int32_t)v : -1))
+            return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
     }
     return SN_OK;
 }
 
-static enum sn_status parse_prompt(const char *text, bool bytes, int32_t *out, int *n, int vocab,
+/* As documents of the data begin. */
+static enum sn_status encode(struct words *w, const char *text, size_t len, struct sn_err *err)
+{
+    struct sn_encoder *e = NULL;
+    const struct sn_ids *before, *behind;
+    bool good = true;
+    sn_tokenizer_around(w->tokenizer, &before, &behind);
+    if (w->of.begin >= 0)
+        good = sn_ids_push(&w->ids, w->of.begin);
+    for (size_t i = 0; i < before->len && w->of.special; i++)
+        good = good && sn_ids_push(&w->ids, before->p[i]);
+    if (!good)
+        return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
+    SN_TRY(sn_encoder_create(&e, w->tokenizer, err));
+    enum sn_status st = len > 0 ? sn_encode(e, text, len, false, &w->ids, err) : SN_OK;
+    sn_encoder_destroy(e);
+    return st == SN_EINPUT ? sn_err_prefix(err, "--generate: the prompt") : st;
+}
+
+static enum sn_status parse_prompt(struct words *w, const char *text, size_t len, int vocab,
                                    struct sn_err *err)
 {
-    *n = 0;
-    if (!bytes)
-        return parse_ids(text, out, n, vocab, err);
-    for (; text[*n]; (*n)++)
-        out[*n] = (unsigned char)text[*n];
+    if (w->tokenizer)
+        return encode(w, text, len, err);
+    if (!w->bytes)
+        return parse_ids(w, text, vocab, err);
+    for (size_t i = 0; i < len; i++)
+        if (!sn_ids_push(&w->ids, (unsigned char)text[i]))
+            return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
     return SN_OK;
+}
+
+/* --- the text that follows -------------------------------------------------------------------- */
+
+/* Bytes of the decoded text that later tokens will not change: without characters at its end of
+ * which bytes lack, which decode to U+FFFD. */
+static size_t settled(const struct sn_bytes *text)
+{
+    size_t n = text->len;
+    while (n >= 3 && memcmp(text->p + n - 3, "\xef\xbf\xbd", 3) == 0)
+        n -= 3;
+    return n;
+}
+
+/* Write what is new of the text of all tokens; with `all`, also what might still change. */
+static enum sn_status show(struct page *page, bool all, struct sn_err *err)
+{
+    struct words *w = page->words;
+    struct sn_bytes text = {0};
+    enum sn_status st = sn_decode(w->tokenizer, w->ids.p, w->ids.len, false, &text, err);
+    size_t end = st != SN_OK ? 0 : all ? text.len : settled(&text);
+    if (end > page->shown) {
+        if (page->begun)
+            (void)fwrite(text.p + page->shown, 1, end - page->shown, stdout);
+        page->shown = end;
+    }
+    sn_bytes_fini(&text);
+    return st;
+}
+
+static void begin(struct page *page)
+{
+    if (!page->begun)
+        (void)fwrite(page->prompt, 1, page->n_prompt, stdout);
+    page->begun = true;
+}
+
+static void print_token(void *self, int32_t token)
+{
+    struct page *page = self;
+    struct words *w = page->words;
+    begin(page);
+    if (w->tokenizer && page->err.status == SN_OK) {
+        if (!sn_ids_push(&w->ids, token))
+            (void)sn_fail(&page->err, SN_ENOMEM, "--generate: no memory for its text");
+        else
+            (void)show(page, false, &page->err);
+    } else if (!w->tokenizer && w->bytes) {
+        (void)putchar(token);
+    } else if (!w->tokenizer) {
+        (void)printf(" %d", token);
+    }
+    (void)fflush(stdout);
+}
+
+static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c,
+                                 const struct sn_train_generate *g, struct page *page,
+                                 struct sn_err *err)
+{
+    struct words *w = page->words;
+    SN_TRY(parse_prompt(w, page->prompt, page->n_prompt, c->model.vocab, err));
+    if (w->tokenizer) /* what of the decoded text is the prompt */
+        SN_TRY(show(page, true, err));
+    struct sn_generate_options o = {.prompt = w->ids.p,
+                                    .n_prompt = (int)w->ids.len,
+                                    .tokens = (int)g->tokens,
+                                    .temperature = g->temperature,
+                                    .top_k = (int)g->top_k,
+                                    .top_p = g->top_p,
+                                    .stop = w->stop,
+                                    .seed = g->seed < 0 ? c->run.seed : (uint64_t)g->seed,
+                                    .emit = print_token,
+                                    .self = page};
+    enum sn_status st = sn_trainer_generate(t, &o, err);
+    if (st == SN_OK && w->tokenizer && page->err.status == SN_OK)
+        (void)show(page, true, &page->err);
+    if (st == SN_OK && page->err.status != SN_OK) {
+        *err = page->err;
+        st = err->status;
+    }
+    if (st == SN_OK)
+        begin(page); /* nothing followed */
+    if (page->begun)
+        (void)printf("\n");
+    return st;
 }
 
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
                                  const struct sn_train_generate *g, struct sn_err *err)
 {
-    struct page page = {.prompt = g->text, .bytes = c->model.vocab == 256};
-    int n;
-    int32_t *prompt = sn_alloc_n(strlen(g->text) + 1, sizeof(*prompt));
-    if (!prompt)
-        return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
-    enum sn_status st = parse_prompt(g->text, page.bytes, prompt, &n, c->model.vocab, err);
-    if (st == SN_OK) {
-        struct sn_generate_options o = {.prompt = prompt,
-                                        .n_prompt = n,
-                                        .tokens = (int)g->tokens,
-                                        .temperature = g->temperature,
-                                        .top_k = (int)g->top_k,
-                                        .seed = g->seed < 0 ? c->run.seed : (uint64_t)g->seed,
-                                        .emit = print_token,
-                                        .self = &page};
-        st = sn_trainer_generate(t, &o, err);
-    }
-    if (page.begun)
-        (void)printf("\n");
-    sn_free(prompt);
+    struct words w = {.bytes = c->model.vocab == 256};
+    struct page page = {.prompt = g->text, .words = &w};
+    char *loaded = NULL;
+    if (g->file)
+        SN_TRY(sn_file_load(&loaded, &page.n_prompt, g->file, err));
+    else
+        page.n_prompt = strlen(g->text);
+    page.prompt = g->file ? loaded : g->text;
+    enum sn_status st = find_tokenizer(&w, c, g, err);
+    if (st == SN_OK)
+        st = find_stop(&w, g, err);
+    if (st == SN_OK)
+        st = write_text(t, c, g, &page, err);
+    sn_tokenizer_destroy(w.tokenizer);
+    sn_ids_fini(&w.ids);
+    sn_free(loaded);
     return st;
 }

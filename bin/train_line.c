@@ -42,12 +42,19 @@ static const char usage[] =
     "on\n"
     "                       all ranks, beside the planned step\n"
     "  --generate TEXT      write a continuation of TEXT from the newest checkpoint (one rank); "
-    "with "
-    "a\n"
-    "                       vocabulary other than 256 TEXT is token ids, such as \"72 101\"\n"
+    "where no\n"
+    "                       tokenizer is known, TEXT is bytes for a vocabulary of 256, else token "
+    "ids,\n"
+    "                       such as \"72 101\"\n"
+    "  --prompt-file FILE   the same of the text in FILE\n"
+    "  --tokenizer FILE     of text (default: that of the run's data)\n"
+    "  --stop TOKEN         ends the text (default: what ends documents of the run's data)\n"
     "  --tokens N           how many tokens of it (default 200)\n"
     "  --temperature X      0 takes the most likely token (default 0.8)\n"
     "  --top-k N            draw from the N most likely tokens, 0 from all (default 40)\n"
+    "  --top-p X            of these, draw from the fewest that have the share X of the "
+    "probability\n"
+    "                       (default 1: from all)\n"
     "  --seed N             draw others (default run.seed: the same text every time)\n"
     "  --help, --version\n"
     "\n"
@@ -72,9 +79,13 @@ enum {
     RANK,
     PLACES,
     GENERATE,
+    PROMPT_FILE,
+    TOKENIZER,
+    STOP,
     TOKENS,
     TEMPERATURE,
     TOP_K,
+    TOP_P,
     SEED,
     HELP,
     VERSION
@@ -85,11 +96,58 @@ const char *sn_train_usage(void)
     return usage;
 }
 
+static enum sn_status parse_real(const char *option, double most, double *out, struct sn_err *err)
+{
+    char *end;
+    double x = strtod(optarg, &end);
+    if (end == optarg || *end || !(x >= 0 && x <= most))
+        return sn_fail(err, SN_EINPUT, "%s: '%s' is no number from 0 to %g", option, optarg, most);
+    *out = x;
+    return SN_OK;
+}
+
+static enum sn_status parse_generate(int code, char **argv, struct sn_train_generate *g,
+                                     struct sn_err *err)
+{
+    switch (code) {
+    case GENERATE:
+        g->text = optarg;
+        return SN_OK;
+    case PROMPT_FILE:
+        g->file = optarg;
+        return SN_OK;
+    case TOKENIZER:
+        g->option = "--tokenizer";
+        g->tokenizer = optarg;
+        return SN_OK;
+    case STOP:
+        g->option = "--stop";
+        g->stop = optarg;
+        return SN_OK;
+    case TOKENS:
+        g->option = "--tokens";
+        return sn_parse_number("--tokens", optarg, 1, 1 << 24, &g->tokens, err);
+    case TOP_K:
+        g->option = "--top-k";
+        return sn_parse_number("--top-k", optarg, 0, 1 << 24, &g->top_k, err);
+    case SEED:
+        g->option = "--seed";
+        return sn_parse_number("--seed", optarg, 0, INT64_MAX, &g->seed, err);
+    case TEMPERATURE:
+        g->option = "--temperature";
+        return parse_real("--temperature", 100, &g->temperature, err);
+    case TOP_P:
+        g->option = "--top-p";
+        return parse_real("--top-p", 1, &g->top_p, err);
+    default:
+        return sn_refuse_option("sennit-train", code, argv, err);
+    }
+}
+
 static enum sn_status parse_option(int code, char **argv, struct sn_train_line *l,
                                    struct sn_err *err)
 {
     long long n;
-    char *end;
     switch (code) {
     case FRESH:
         l->train.fresh = true;
@@ -134,26 +192,6 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
     case PLACES:
         l->places = optarg;
         return SN_OK;
-    case GENERATE:
-        l->generate.text = optarg;
-        return SN_OK;
-    case TOKENS:
-        l->generate.option = "--tokens";
-        return sn_parse_number("--tokens", optarg, 1, 1 << 24, &l->generate.tokens, err);
-    case TOP_K:
-        l->generate.option = "--top-k";
-        return sn_parse_number("--top-k", optarg, 0, 1 << 24, &l->generate.top_k, err);
-    case SEED:
-        l->generate.option = "--seed";
-        return sn_parse_number("--seed", optarg, 0, INT64_MAX, &l->generate.seed, err);
-    case TEMPERATURE:
-        l->generate.option = "--temperature";
-        l->generate.temperature = strtod(optarg, &end);
-        if (end == optarg || *end ||
-            !(l->generate.temperature >= 0 && l->generate.temperature <= 100))
-            return sn_fail(err, SN_EINPUT, "--temperature: '%s' is no number from 0 to 100",
-                           optarg);
-        return SN_OK;
     case HELP:
         l->help = true;
         return SN_OK;
@@ -161,7 +199,7 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
         l->version = true;
         return SN_OK;
     default:
-        return sn_refuse_option("sennit-train", code, argv, err);
+        return parse_generate(code, argv, &l->generate, err);
     }
 }
 
@@ -190,7 +228,7 @@ struct way {
 static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *err)
 {
     const struct way ways[WAYS] = {
-        [WAY_GENERATE] = {"--generate", l->generate.text != NULL, NULL, 0},
+        [WAY_GENERATE] = {"--generate", sn_train_generate_wanted(&l->generate), NULL, 0},
         [WAY_PACE] = {"--pace", l->machine_file != NULL, "learns nothing and touches no checkpoint",
                       1u << WAY_GENERATE | 1u << WAY_FRESH},
         [WAY_PREFLIGHT] = {"--preflight", l->preflight, "trains nothing",
@@ -200,7 +238,8 @@ static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *e
         [WAY_TRACE] = {"--trace", l->trace.path != NULL, "draws a step as it is trained",
                        1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_TUNE |
                            1u << WAY_PROFILE},
-        [WAY_REPLAY] = {"--replay", l->replay.step > 0, "makes steps again and keeps nothing of them",
+        [WAY_REPLAY] = {"--replay", l->replay.step > 0,
+                        "makes steps again and keeps nothing of them",
                         1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE | 1u << WAY_TUNE |
                             1u << WAY_TRACE | 1u << WAY_FRESH | 1u << WAY_STOP_AFTER},
         [WAY_FRESH] = {"--fresh", l->train.fresh, NULL, 0},
@@ -231,9 +270,13 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                             {"rank", required_argument, NULL, RANK},
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
+                                            {"prompt-file", required_argument, NULL, PROMPT_FILE},
+                                            {"tokenizer", required_argument, NULL, TOKENIZER},
+                                            {"stop", required_argument, NULL, STOP},
                                             {"tokens", required_argument, NULL, TOKENS},
                                             {"temperature", required_argument, NULL, TEMPERATURE},
                                             {"top-k", required_argument, NULL, TOP_K},
+                                            {"top-p", required_argument, NULL, TOP_P},
                                             {"seed", required_argument, NULL, SEED},
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
@@ -245,7 +288,9 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
     if (l->help || l->version)
         return SN_OK;
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-train", "run file", argc, argv, err));
-    if (l->generate.option && !l->generate.text)
+    if (l->generate.text && l->generate.file)
+        return sn_fail(err, SN_EINPUT, "--prompt-file: leave --generate out, or it");
+    if (l->generate.option && !sn_train_generate_wanted(&l->generate))
         return sn_fail(err, SN_EINPUT, "%s: is for --generate%s", l->generate.option,
                        strcmp(l->generate.option, "--seed") == 0 ? "; a run's seed is run.seed"
                                                                  : ", which is not asked for");

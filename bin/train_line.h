@@ -33,7 +33,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
  * they are. */
 static inline bool sn_train_line_only_reads(const struct sn_train_line *l)
 {
-    return l->generate.text || l->replay.step > 0;
+    return sn_train_generate_wanted(&l->generate) || l->replay.step > 0;
 }
 static inline enum sn_train_files_of sn_train_line_files(const struct sn_train_line *l)
 {

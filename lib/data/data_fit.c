@@ -2,6 +2,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/data/data_format.h"
+#include "lib/data/data_tokenizer.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -120,6 +121,8 @@ enum sn_status sn_data_fit_find(struct sn_data_fit *out, const struct sn_config 
 {
     struct sn_data *train = NULL, *valid = NULL;
     struct sn_data_fit found = {0};
+    struct sn_data_tokenizer tokenizer;
+    SN_TRY(sn_data_tokenizer_of_run(&tokenizer, c, err));
     enum sn_status st = find_train(&found, &train, c, err);
     if (st == SN_OK)
         st = find_valid(&found, &valid, train, c, err);

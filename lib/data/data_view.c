@@ -109,7 +109,10 @@ static enum sn_status find_text(const struct sn_data_view *view, struct shown *s
                                 struct sn_err *err)
 {
     struct sn_bytes text = {0};
-    if (!sn_tokenize_has_text(view->prefix)) {
+    bool has_text;
+    enum sn_status st =
+        sn_tokenize_text(view->prefix, shown->list, shown->listed, &has_text, &text, err);
+    if (st == SN_OK && !has_text) {
         for (int64_t i = 0; i < shown->listed; i++)
             if (shown->list[i] < 0 || shown->list[i] > 255)
                 return sn_fail(
@@ -122,7 +125,6 @@ static enum sn_status find_text(const struct sn_data_view *view, struct shown *s
         shown->n_bytes = shown->listed;
         return SN_OK;
     }
-    enum sn_status st = sn_tokenize_text(view->prefix, shown->list, shown->listed, &text, err);
     if (st == SN_OK) {
         shown->bytes = sn_alloc_n(text.len + 1, sizeof(*shown->bytes));
         shown->n_bytes = (int64_t)text.len;

@@ -12,6 +12,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
 #include "lib/data/data_format.h"
+#include "lib/data/data_tokenizer.h"
 #include "lib/data/tokenize_part.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ struct job {
     const struct sn_tokenize *want;
     struct sn_tokenizer *tokenizer;
     struct sn_texts_list files;
+    struct sn_encoding how;
     struct sn_encoders *encoders;
     struct sn_tokenized *out;
     char *record, *prefix; /* DIR/tokenize.jsonl, DIR/tokens */
@@ -48,8 +50,9 @@ static enum sn_status find_token(const struct job *j, const char *text, int32_t 
     return SN_OK;
 }
 
-static enum sn_status hash_work(struct job *j, const struct sn_encoding *how, struct sn_err *err)
+static enum sn_status hash_work(struct job *j, struct sn_err *err)
 {
+    const struct sn_encoding *how = &j->how;
     struct sn_str text = {0};
     sn_str_add(&text, "%016" PRIx64 " %d %d %d %d %s\n", sn_tokenizer_hash(j->tokenizer),
                how->special, how->begin, how->end, (int)j->want->documents, j->want->field);
@@ -74,6 +77,7 @@ static const char *base_name(const char *path)
 
 static enum sn_status begin_record(struct job *j, struct sn_err *err)
 {
+    const struct sn_encoding *how = &j->how;
     struct sn_str line = {0};
     char hash[20], made[20];
     (void)snprintf(hash, sizeof(hash), "%016" PRIx64, sn_tokenizer_hash(j->tokenizer));
@@ -81,6 +85,9 @@ static enum sn_status begin_record(struct job *j, struct sn_err *err)
     sn_jsonl_text(&line, "tokenizer", base_name(j->want->tokenizer));
     sn_jsonl_text(&line, "tokenizer_xxh3", hash);
     sn_jsonl_int(&line, "vocab", sn_tokenizer_size(j->tokenizer));
+    sn_jsonl_int(&line, "begin", how->begin);
+    sn_jsonl_int(&line, "end", how->end);
+    sn_jsonl_bool(&line, "special", how->special);
     sn_jsonl_text(&line, "made_of", made);
     return sn_jsonl_append(j->record, &line, err);
 }
@@ -326,12 +333,12 @@ static enum sn_status finished(struct job *j, struct sn_err *err)
 
 static enum sn_status work(struct job *j, struct sn_err *err)
 {
-    struct sn_encoding how = {.special = j->want->special};
     SN_TRY(sn_tokenizer_load(&j->tokenizer, j->want->tokenizer, err));
     SN_TRY(sn_texts_find(&j->files, j->want->inputs, j->want->n_inputs, err));
-    SN_TRY(find_token(j, j->want->begin, &how.begin, err));
-    SN_TRY(find_token(j, j->want->end, &how.end, err));
-    how.tokenizer = j->tokenizer;
+    SN_TRY(find_token(j, j->want->begin, &j->how.begin, err));
+    SN_TRY(find_token(j, j->want->end, &j->how.end, err));
+    j->how.tokenizer = j->tokenizer;
+    j->how.special = j->want->special;
     int64_t vocab = sn_tokenizer_size(j->tokenizer);
     j->dtype = vocab <= 256 ? SN_TOK_U8 : vocab < 65500 ? SN_TOK_U16 : SN_TOK_I32;
     j->out->files = j->files.n;
@@ -340,13 +347,13 @@ static enum sn_status work(struct job *j, struct sn_err *err)
     j->done = sn_alloc_n((size_t)j->files.n + 1, sizeof(*j->done));
     if (!j->record || !j->prefix || !j->done)
         return no_memory(j, err);
-    SN_TRY(hash_work(j, &how, err));
+    SN_TRY(hash_work(j, err));
     SN_TRY(sn_directory_make(j->want->out, "--out", err));
     SN_TRY(read_record(j, err));
     if (j->done[j->files.n])
         return finished(j, err);
     SN_TRY(keep_tokenizer(j, err));
-    SN_TRY(sn_encoders_create(&j->encoders, &how, j->want->workers, err));
+    SN_TRY(sn_encoders_create(&j->encoders, &j->how, j->want->workers, err));
     SN_TRY(write_parts(j, err));
     return join_parts(j, err);
 }
@@ -368,55 +375,17 @@ enum sn_status sn_tokenize(const struct sn_tokenize *want, struct sn_tokenized *
 
 /* --- text of tokens --------------------------------------------------------------------------- */
 
-/* DIR/NAME, beside PREFIX. */
-static char *beside(const char *prefix, const char *name)
-{
-    const char *slash = strrchr(prefix, '/');
-    return slash ? sn_format("%.*s/%s", (int)(slash - prefix), prefix, name)
-                 : sn_format("./%s", name);
-}
-
-static enum sn_status no_name(const char *prefix, struct sn_err *err)
-{
-    return sn_fail(err, SN_ENOMEM, "%s: no memory", prefix);
-}
-
-bool sn_tokenize_has_text(const char *prefix)
-{
-    char *record = beside(prefix, "tokenize.jsonl");
-    bool has = record && access(record, R_OK) == 0;
-    sn_free(record);
-    return has;
-}
-
-static enum sn_status find_tokenizer(const char *prefix, struct sn_tokenizer **out,
-                                     struct sn_err *err)
-{
-    struct sn_jsonl f = {0};
-    struct sn_json line = {0};
-    char name[256] = "";
-    char *record = beside(prefix, "tokenize.jsonl");
-    enum sn_status st = record ? sn_jsonl_open(&f, record, err) : no_name(prefix, err);
-    if (st == SN_OK && sn_jsonl_next(&f, &line))
-        sn_json_get_text(line, "tokenizer", name, sizeof(name));
-    sn_jsonl_close(&f);
-    sn_free(record);
-    if (st != SN_OK)
-        return st;
-    if (!name[0] || strchr(name, '/'))
-        return sn_fail(err, SN_EINPUT, "%s: no tokenizer is beside it", prefix);
-    char *path = beside(prefix, name);
-    st = path ? sn_tokenizer_load(out, path, err) : no_name(prefix, err);
-    sn_free(path);
-    return st;
-}
-
 enum sn_status sn_tokenize_text(const char *prefix, const int64_t *tokens, int64_t n,
-                                struct sn_bytes *out, struct sn_err *err)
+                                bool *has_text, struct sn_bytes *out, struct sn_err *err)
 {
+    struct sn_data_tokenizer of;
     struct sn_tokenizer *t = NULL;
     struct sn_ids ids = {0};
-    SN_TRY(find_tokenizer(prefix, &t, err));
+    SN_TRY(sn_data_tokenizer_find(&of, prefix, err));
+    *has_text = of.path[0] != '\0';
+    if (!*has_text)
+        return SN_OK;
+    SN_TRY(sn_data_tokenizer_load(&t, &of, err));
     enum sn_status st = SN_OK;
     for (int64_t i = 0; i < n && st == SN_OK; i++)
         if (!sn_ids_push(&ids, (int32_t)tokens[i]))

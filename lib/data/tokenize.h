@@ -38,10 +38,9 @@ struct sn_tokenized {
 enum sn_status sn_tokenize(const struct sn_tokenize *want, struct sn_tokenized *out,
                            struct sn_err *err);
 
-/* Is the record of such work beside PREFIX.bin? */
-bool sn_tokenize_has_text(const char *prefix);
-/* The text of tokens, by the tokenizer that lies beside PREFIX.bin; SN_EINPUT: there is none. */
+/* The text of tokens, by the tokenizer that PREFIX's are of; *has_text is false where nobody knows
+ * it. */
 enum sn_status sn_tokenize_text(const char *prefix, const int64_t *tokens, int64_t n,
-                                struct sn_bytes *out, struct sn_err *err);
+                                bool *has_text, struct sn_bytes *out, struct sn_err *err);
 
 #endif

@@ -49,6 +49,13 @@ int32_t sn_tokenizer_find(const struct sn_tokenizer *t, const char *text, size_t
     return sn_vocab_find(&t->model.vocab, text, len);
 }
 
+void sn_tokenizer_around(const struct sn_tokenizer *t, const struct sn_ids **before,
+                         const struct sn_ids **behind)
+{
+    *before = &t->before;
+    *behind = &t->behind;
+}
+
 /* --- finishing -------------------------------------------------------------------------------- */
 
 static enum sn_status normalize_added(struct sn_tokenizer *t, struct sn_err *err)

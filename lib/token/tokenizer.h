@@ -30,6 +30,10 @@ uint64_t sn_tokenizer_hash(const struct sn_tokenizer *t);
 /* Of a token by its text, as the file writes it; -1: there is none. */
 int32_t sn_tokenizer_find(const struct sn_tokenizer *t, const char *text, size_t len);
 
+/* What the file's post-processor puts before and behind a document; borrowed. */
+void sn_tokenizer_around(const struct sn_tokenizer *t, const struct sn_ids **before,
+                         const struct sn_ids **behind);
+
 /* An encoder of a tokenizer, which must outlive it. Caller destroys. */
 enum sn_status sn_encoder_create(struct sn_encoder **out, const struct sn_tokenizer *t,
                                  struct sn_err *err);

@@ -12,46 +12,69 @@
 
 #include <math.h>
 
-/* The k-th largest of n logits, by counting over a shrinking value range: no sort, no memory. */
-static float kth_largest(const float *x, int n, int k)
+/* The largest bound so that the tokens with logits above it, which are those above `floor`, weigh
+ * `goal` together: by halving a range of values, without a sort. Without weights each has 1. */
+static float bound_of(const float *x, const double *weight, int n, float floor, double goal)
 {
     float low = INFINITY, high = -INFINITY;
     for (int i = 0; i < n; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
     }
-    for (int round = 0; round < 64 && low < high; round++) {
+    low = nextafterf(low, -INFINITY); /* all are above it */
+    low = floor > low ? floor : low;
+    for (int round = 0; round < 64; round++) {
         float middle = low + 0.5f * (high - low);
-        int above = 0;
+        double above = 0;
+        if (!(middle > low && middle < high))
+            break;
         for (int i = 0; i < n; i++)
-            above += x[i] > middle;
-        if (above >= k)
+            above += x[i] > middle ? (weight ? weight[i] : 1) : 0;
+        if (above >= goal)
             low = middle;
         else
             high = middle;
-        if (middle == low && middle == high)
-            break;
     }
     return low;
 }
 
-static int32_t pick(const float *logits, int n, double temperature, int top_k, double u)
+static int best_of(const float *logits, int n)
 {
     int best = 0;
     for (int i = 1; i < n; i++)
         best = logits[i] > logits[best] ? i : best;
-    if (temperature <= 0)
-        return best;
-    float least = top_k > 0 && top_k < n ? kth_largest(logits, n, top_k) : -INFINITY;
+    return best;
+}
+
+static double weight_above(const float *logits, const double *weight, int n, float bound)
+{
     double sum = 0;
     for (int i = 0; i < n; i++)
-        if (logits[i] > least || i == best)
-            sum += exp((double)(logits[i] - logits[best]) / temperature);
-    double left = u * sum;
+        sum += logits[i] > bound ? weight[i] : 0;
+    return sum;
+}
+
+/* Temperature, then the most likely top_k, then of these the fewest that have top_p of their
+ * weight. `weight` is room for n. */
+static int32_t pick(const float *logits, double *weight, int n, const struct sn_generate_options *o,
+                    double u)
+{
+    int best = best_of(logits, n);
+    float bound = -INFINITY;
+    if (o->temperature <= 0)
+        return best;
+    for (int i = 0; i < n; i++)
+        weight[i] = exp((double)(logits[i] - logits[best]) / o->temperature);
+    if (o->top_k > 0 && o->top_k < n)
+        bound = bound_of(logits, NULL, n, bound, o->top_k);
+    if (o->top_p < 1)
+        bound =
+            bound_of(logits, weight, n, bound, o->top_p * weight_above(logits, weight, n, bound));
+    double left = u * weight_above(logits, weight, n, bound);
     for (int i = 0; i < n; i++) {
-        if (!(logits[i] > least || i == best))
+        if (!(logits[i] > bound))
             continue;
-        left -= exp((double)(logits[i] - logits[best]) / temperature);
+        left -= weight[i];
         if (left < 0)
             return i;
     }
@@ -81,11 +104,34 @@ static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_g
                                      "--generate: the prompt is empty; give it at least one token");
 }
 
+static enum sn_status continue_text(struct sn_trainer *t, const struct sn_generate_options *o,
+                                    int32_t *tokens, double *weight, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    int64_t seq = c->model.seq;
+    for (int i = 0; i < o->n_prompt; i++)
+        tokens[i] = o->prompt[i];
+    int32_t *window = sn_exec_address(t->exec, &t->job->train, t->job->ids);
+    const void *logits = NULL;
+    uint64_t key = sn_rng_key(o->seed, "generate");
+    int64_t total = (int64_t)o->n_prompt + o->tokens;
+    for (int64_t n = o->n_prompt; n < total; n++) {
+        struct sn_at at = {.micros = 1, .row = fill_window(window, seq, tokens, n)};
+        SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 0, at, err));
+        SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 1, at, err));
+        SN_TRY(sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err));
+        tokens[n] = pick(logits, weight, c->model.vocab, o, sn_rng_uniform(key, (uint64_t)n));
+        if (tokens[n] == o->stop)
+            break;
+        o->emit(o->self, tokens[n]);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    int64_t seq = c->model.seq;
     SN_TRY(check_prompt(t, o, err));
     t->state.config_hash = 0; /* of course it was saved under other settings */
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
@@ -95,27 +141,14 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
                        c->path);
     int64_t total = (int64_t)o->n_prompt + o->tokens;
     int32_t *tokens = sn_alloc_n((size_t)total, sizeof(*tokens));
-    if (!tokens)
-        return sn_fail(err, SN_ENOMEM, "generate: no memory for %lld tokens", (long long)total);
-    for (int i = 0; i < o->n_prompt; i++)
-        tokens[i] = o->prompt[i];
-    int32_t *window = sn_exec_address(t->exec, &t->job->train, t->job->ids);
-    const void *logits = NULL;
-    uint64_t key = sn_rng_key(o->seed, "generate");
-    enum sn_status st = SN_OK;
-    for (int64_t n = o->n_prompt; n < total && st == SN_OK; n++) {
-        struct sn_at at = {.micros = 1, .row = fill_window(window, seq, tokens, n)};
-        st = sn_exec_segment(t->exec, &t->job->generate, 0, at, err);
-        if (st == SN_OK)
-            st = sn_exec_segment(t->exec, &t->job->generate, 1, at, err);
-        if (st == SN_OK)
-            st = sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err);
-        if (st != SN_OK)
-            break;
-        tokens[n] = pick(logits, c->model.vocab, o->temperature, o->top_k,
-                         sn_rng_uniform(key, (uint64_t)n));
-        o->emit(o->self, tokens[n]);
-    }
+    double *weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight));
+    enum sn_status st =
+        tokens && weight
+            ? SN_OK
+            : sn_fail(err, SN_ENOMEM, "generate: no memory for %lld tokens", (long long)total);
+    if (st == SN_OK)
+        st = continue_text(t, o, tokens, weight, err);
     sn_free(tokens);
+    sn_free(weight);
     return st;
 }

@@ -11,6 +11,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
 #include "lib/data/data_fit.h"
+#include "lib/data/data_tokenizer.h"
 #include "lib/exec/accelerator.h"
 #include "lib/state/weights.h"
 #include "lib/train/lr.h"
@@ -349,6 +350,9 @@ enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 
 static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
 {
+    struct sn_data_tokenizer tokenizer;
+    if (t->env.comm->rank == 0)
+        SN_TRY(sn_data_tokenizer_of_run(&tokenizer, t->env.config, err));
     SN_TRY(sn_trainer_open_train(t, err));
     if (!t->env.pace)
         SN_TRY(open_valid(t, err));

@@ -67,7 +67,7 @@ enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err);
 struct sn_replay_options {
     int64_t step; /* 1 .. */
     int rank;     /* of the recorded run, whose fingerprints are compared; -1: all ranks' */
-    const struct sn_config *recorded; /* its resolved configuration; NULL: this one */
+    const struct sn_config *recorded;           /* its resolved configuration; NULL: this one */
     void (*say)(void *self, const char *lines); /* on rank 0 */
     void *self;
 };
@@ -81,12 +81,14 @@ struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 
 /* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */
 struct sn_generate_options {
-    const int32_t *prompt;
-    int n_prompt;       /* 1 .. */
-    int tokens;         /* how many to add */
-    double temperature; /* 0: the most likely token */
-    int top_k;          /* 0: all */
-    uint64_t seed;      /* the same: the same text */
+    const int32_t *prompt; /* copied before the first token is given */
+    int n_prompt;          /* 1 .. */
+    int tokens;            /* how many to add */
+    double temperature;    /* 0: the most likely token */
+    int top_k;             /* 0: all */
+    double top_p;          /* the fewest tokens that are likely together; 1: all */
+    int32_t stop;          /* ends the text, and is not given; -1: nothing does */
+    uint64_t seed;         /* the same: the same text */
     void (*emit)(void *self, int32_t token);
     void *self;
 };

@@ -93,14 +93,50 @@ is "no tokenizer" "$rc:$err" "2:sennit-data tokenize: no tokenizer; want --token
 run "$data" tokenize texts/a.txt --tokenizer "$tokenizer" --out paragraphs --documents paragraphs
 like "paragraphs are documents" "$out" ' 2 documents'
 
+# Trained on, and text again.
+i=0
+while [ $i -lt 100 ]; do
+    echo 'the cat sat down near mats with a café 🙂 and naïve 日本 words'
+    i=$((i + 1))
+done >learn.txt
+run "$data" tokenize learn.txt --documents lines --tokenizer "$tokenizer" --out learnt --end '<|endoftext|>'
 cat >run.yaml <<END
 run: {name: tokens, output: out}
-model: {family: llama, layers: 1, hidden: 16, heads: 2, kv_heads: 1, ffn: 32, vocab: 512, seq: 16}
-data: {train: one/tokens}
-train: {steps: 2, global_batch: 2, schedule: {kind: constant, warmup: 0}}
-layout: {data: 1, micro_batch: 1}
+model: {family: llama, layers: 1, hidden: 32, heads: 2, kv_heads: 1, ffn: 64, vocab: 512, seq: 48}
+data: {train: learnt/tokens}
+train: {steps: 60, global_batch: 4, schedule: {kind: constant, warmup: 0}, optimizer: {lr: 0.02}}
+layout: {data: 1, micro_batch: 4}
 END
-run "$bin/sennit-train" run.yaml
+train=$bin/sennit-train
+run "$train" run.yaml
 is "sennit-train trains on them" "$rc" 0
 [ "$rc" = 0 ] || tap_lines stderr "$err"
+run "$train" run.yaml --generate "the cat" --temperature 0 --tokens 200
+is "a prompt is text, what follows is text, and the document's end ends it" "$out" "the cat sat down near mats with a café 🙂 and naïve 日本 words"
+printf "near mats" >prompt
+run "$train" run.yaml --prompt-file prompt --temperature 0 --stop ' '
+is "of a file, up to a token" "$out" "near mats with a café"
+run "$train" run.yaml --generate "the cat" --temperature 3 --top-k 0 --top-p 0 --tokens 200
+is "the fewest tokens of no share are the likeliest" "$out" "the cat sat down near mats with a café 🙂 and naïve 日本 words"
+run "$train" run.yaml --generate "the cat" --temperature 1.5 --top-k 0 --top-p 0.9 --tokens 30
+drawn=$out
+sed 's/layout: .*/layout: {data: 2, tensor: 2, micro_batch: 1}/' run.yaml >other.yaml
+run "$train" other.yaml --generate "the cat" --temperature 1.5 --top-k 0 --top-p 0.9 --tokens 30
+is "the same text, whatever the layout" "$out" "$drawn"
+run "$train" run.yaml --generate "the cat" --tokenizer "${tokenizer%/*}/gpt2.json"
+like "another tokenizer than the data's is refused" "$rc:$err" '--tokenizer: .*gpt2.json \(xxh3 [0-9a-f]{16}\) is not that of the run.s data, learnt/llama3.json \(xxh3 [0-9a-f]{16}\); leave it out$'
+run "$train" run.yaml --generate x --stop 'the cat sat'
+like "what stops must be a token" "$rc:$err" "--stop: 'the cat sat' is no token, but [0-9]*; name one$"
+run "$data" tokenize learn.txt --tokenizer "${tokenizer%/*}/gpt2.json" --out others
+sed 's,train: learnt/tokens,train: learnt/tokens\, valid: others/tokens,' run.yaml >two.yaml
+for program in "$train" "$bin/sennit-plan"; do
+    run "$program" two.yaml
+    like "${program##*/}: data of two tokenizers" "$rc:$err" 'two.yaml: data.valid: others/tokens is of the tokenizer gpt2.json \(xxh3 [0-9a-f]{16}\), but data.train is of llama3.json \(xxh3 [0-9a-f]{16}\); tokenize both with one$'
+done
+sed 's/vocab: 512/vocab: 499/' run.yaml >small.yaml
+run "$train" small.yaml
+like "a model of fewer tokens" "$rc:$err" 'small.yaml: model.vocab: 499, but the tokenizer of data.train, llama3.json, has 500 tokens; want at least as many$'
+echo >>learnt/llama3.json
+run "$train" run.yaml --generate x
+like "a tokenizer that was changed since" "$rc:$err" 'learnt/llama3.json: is not the tokenizer that the tokens are of \(xxh3 [0-9a-f]{16}, not [0-9a-f]{16}\); put that one in its place$'
 tap_done

@@ -1,0 +1,100 @@
+#include "lib/data/data_tokenizer.h"
+
+#include "lib/base/jsonl.h"
+#include "lib/base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sn_data_tokenizer_name(const struct sn_data_tokenizer *t)
+{
+    const char *slash = strrchr(t->path, '/');
+    return slash ? slash + 1 : t->path;
+}
+
+/* --- the record ------------------------------------------------------------------------------- */
+
+static enum sn_status read_head(struct sn_data_tokenizer *out, struct sn_json line,
+                                const char *record, struct sn_err *err)
+{
+    char name[256], hash[20], *end;
+    sn_json_get_text(line, "tokenizer", name, sizeof(name));
+    sn_json_get_text(line, "tokenizer_xxh3", hash, sizeof(hash));
+    out->hash = strtoull(hash, &end, 16);
+    out->vocab = sn_json_get_integer(line, "vocab", -1);
+    out->begin = (int32_t)sn_json_get_integer(line, "begin", -1);
+    out->end = (int32_t)sn_json_get_integer(line, "end", -1);
+    (void)sn_json_bool(sn_json_get(line, "special"), &out->special);
+    if (!name[0] || strchr(name, '/') || strlen(hash) != 16 || *end || out->vocab < 1)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: its first line names no tokenizer; tokenize anew, or move it away",
+                       record);
+    const char *slash = strrchr(record, '/');
+    (void)snprintf(out->path, sizeof(out->path), "%.*s%s", (int)(slash + 1 - record), record, name);
+    return SN_OK;
+}
+
+enum sn_status sn_data_tokenizer_find(struct sn_data_tokenizer *out, const char *prefix,
+                                      struct sn_err *err)
+{
+    struct sn_jsonl f = {0};
+    struct sn_json line;
+    char record[SN_PATH_MAX + 32];
+    const char *slash = strrchr(prefix, '/');
+    int folder = slash ? (int)(slash - prefix) : 0;
+    *out = (struct sn_data_tokenizer){.begin = -1, .end = -1};
+    (void)snprintf(record, sizeof(record), "%.*s/tokenize.jsonl", slash ? folder : 1,
+                   slash ? prefix : ".");
+    enum sn_status st = sn_jsonl_open(&f, record, err);
+    if (st == SN_OK && sn_jsonl_next(&f, &line))
+        st = read_head(out, line, record, err);
+    sn_jsonl_close(&f);
+    return st;
+}
+
+/* --- a run ------------------------------------------------------------------------------------ */
+
+enum sn_status sn_data_tokenizer_of_run(struct sn_data_tokenizer *out, const struct sn_config *c,
+                                        struct sn_err *err)
+{
+    struct sn_data_tokenizer valid = {0};
+    *out = (struct sn_data_tokenizer){.begin = -1, .end = -1};
+    if (c->data.train[0])
+        SN_TRY(sn_data_tokenizer_find(out, c->data.train, err));
+    if (c->data.valid[0])
+        SN_TRY(sn_data_tokenizer_find(&valid, c->data.valid, err));
+    if (out->path[0] && valid.path[0] && out->hash != valid.hash)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: data.valid: %s is of the tokenizer %s (xxh3 %016" PRIx64
+                       "), but data.train is of %s (xxh3 %016" PRIx64 "); tokenize both with one",
+                       c->path, c->data.valid, sn_data_tokenizer_name(&valid), valid.hash,
+                       sn_data_tokenizer_name(out), out->hash);
+    if (!out->path[0])
+        *out = valid;
+    if (out->path[0] && out->vocab > c->model.vocab)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: model.vocab: %d, but the tokenizer of data.%s, %s, has %" PRId64
+                       " tokens; want at least as many",
+                       c->path, c->model.vocab, out->hash == valid.hash ? "valid" : "train",
+                       sn_data_tokenizer_name(out), out->vocab);
+    return SN_OK;
+}
+
+enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn_data_tokenizer *t,
+                                      struct sn_err *err)
+{
+    struct sn_tokenizer *loaded = NULL;
+    SN_TRY(sn_tokenizer_load(&loaded, t->path, err));
+    if (sn_tokenizer_hash(loaded) != t->hash) {
+        uint64_t now = sn_tokenizer_hash(loaded);
+        sn_tokenizer_destroy(loaded);
+        return sn_fail(err, SN_EINPUT,
+                       "%s: is not the tokenizer that the tokens are of (xxh3 %016" PRIx64
+                       ", not %016" PRIx64 "); put that one in its place",
+                       t->path, now, t->hash);
+    }
+    *out = loaded;
+    return SN_OK;
+}

@@ -1,0 +1,34 @@
+/*
+ * data_tokenizer.h - which tokenizer the tokens of a prefix are of.
+ *
+ * The record of sennit-data tokenize, DIR/tokenize.jsonl, lies beside the tokens, and so does the
+ * tokenizer's file. Token files that somebody else made have no record: nobody knows.
+ */
+#ifndef SN_DATA_TOKENIZER_H
+#define SN_DATA_TOKENIZER_H
+
+#include "lib/config/config.h"
+#include "lib/token/tokenizer.h"
+
+struct sn_data_tokenizer {
+    char path[SN_PATH_MAX + 256]; /* of its file; "": nobody knows */
+    uint64_t hash;                /* XXH3 of the file, as it was when the tokens were made */
+    int64_t vocab;                /* one more than its largest id */
+    int32_t begin, end;           /* what stands around each document; -1: nothing */
+    bool special;                 /* and what the file's post-processor puts there */
+};
+
+/* SN_EINPUT: the record is damaged. */
+enum sn_status sn_data_tokenizer_find(struct sn_data_tokenizer *out, const char *prefix,
+                                      struct sn_err *err);
+/* Of all that a run file names and is on this host. SN_EINPUT: two differ, or the model knows fewer
+ * tokens than the tokenizer. */
+enum sn_status sn_data_tokenizer_of_run(struct sn_data_tokenizer *out, const struct sn_config *c,
+                                        struct sn_err *err);
+/* Load it. SN_EINPUT: its file is gone, or no longer the one that the tokens are of. */
+enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn_data_tokenizer *t,
+                                      struct sn_err *err);
+/* The name of its file, without folders. */
+const char *sn_data_tokenizer_name(const struct sn_data_tokenizer *t);
+
+#endif
