@@ -58,24 +58,68 @@ enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, 
 
 int sn_inputs_absent(const struct sn_inputs *in)
 {
-    return in->data.train_is_absent + in->data.valid_is_absent + in->lacks_weights;
+    return sn_data_fit_absent(&in->data) + in->lacks_weights;
+}
+
+static double times_read(const struct sn_data_fit *f, int set, const struct sn_config *c)
+{
+    int64_t end = sn_samples_before(&c->train, c->train.steps + 1);
+    return (double)sn_blend_given(&f->blend, set, end) / (double)f->train[set].samples;
+}
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* "60.0 %", and what it is in later phases. */
+static void add_shares(struct sn_str *out, const struct sn_data_fit *f, int set,
+                       const struct sn_config *c)
+{
+    const struct sn_data_phases *p = &c->data.phases;
+    int before = f->blend.n_phases - p->n; /* the phase of data.train's own weights, if it is one */
+    for (int i = 0; i < f->blend.n_phases; i++) {
+        const uint64_t *end = f->blend.phase[i].end;
+        uint64_t share = end[set] - (set ? end[set - 1] : 0);
+        sn_str_add(out, i ? ", %.4g %%" : "%.4g %%", (double)share * 100 / 0x1p32);
+        if (i >= before && p->from_step[i - before] > 1)
+            sn_str_add(out, " from step %lld", (long long)p->from_step[i - before]);
+    }
+}
+
+static void add_sets(struct sn_str *out, const struct sn_data_fit *f, const struct sn_config *c)
+{
+    sn_str_add(out, "data: %d sets; %lld steps of %d read\n", f->n_train, (long long)c->train.steps,
+               c->train.global_batch);
+    for (int i = 0; i < f->n_train; i++) {
+        const struct sn_set_fit *s = &f->train[i];
+        sn_str_add(out, "  %s: ", s->name);
+        add_shares(out, f, i, c);
+        sn_str_add(out, " of %s, %lld tokens, %lld sequence%s of %d, %.3g times\n", s->path,
+                   (long long)s->tokens, (long long)s->samples, plural(s->samples), c->model.seq,
+                   times_read(f, i, c));
+    }
 }
 
 void sn_inputs_text(struct sn_str *out, const struct sn_inputs *in, const struct sn_config *c)
 {
     const struct sn_data_fit *f = &in->data;
-    double read = (double)sn_samples_before(&c->train, c->train.steps + 1);
-    if (f->has_train)
+    if (f->has_train && c->data.train.is_list)
+        add_sets(out, f, c);
+    else if (f->has_train)
         sn_str_add(out,
                    "data: %s has %lld tokens, %lld sequence%s of %d; %lld steps of %d read it %.3g "
                    "times\n",
-                   c->data.train, (long long)f->train_tokens, (long long)f->train_samples,
-                   f->train_samples == 1 ? "" : "s", c->model.seq, (long long)c->train.steps,
-                   c->train.global_batch, read / (double)f->train_samples);
-    if (f->has_valid)
-        sn_str_add(out, "validation: %s has %lld sequence%s, an evaluation takes %lld\n",
-                   c->data.valid, (long long)f->valid_samples, f->valid_samples == 1 ? "" : "s",
-                   (long long)f->eval_sequences);
+                   f->train[0].path, (long long)f->train[0].tokens, (long long)f->train[0].samples,
+                   plural(f->train[0].samples), c->model.seq, (long long)c->train.steps,
+                   c->train.global_batch, times_read(f, 0, c));
+    for (int i = 0; i < f->n_valid; i++) {
+        const struct sn_set_fit *v = &f->valid[i];
+        if (v->is_here)
+            sn_str_add(out, "validation: %s%s%s has %lld sequence%s, an evaluation takes %lld\n",
+                       v->name, *v->name ? ": " : "", v->path, (long long)v->samples,
+                       plural(v->samples), (long long)sn_data_eval_sequences(c, v->samples));
+    }
     if (in->resumes >= 0)
         sn_str_add(out, "start: goes on from the checkpoint of step %lld%s%s\n",
                    (long long)in->resumes, in->has_weights ? " in " : "",

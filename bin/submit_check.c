@@ -10,7 +10,7 @@ static enum sn_status look_at_inputs(struct sn_submit_findings *f, int64_t *resu
     struct sn_inputs in;
     struct sn_err why;
     *resumes = 0;
-    if (!c->data.train[0])
+    if (c->data.train.n == 0)
         sn_str_add(&f->bad,
                    "%s: data.train: missing; want the prefix of token files that sennit-data build "
                    "has made\n",

@@ -234,6 +234,7 @@ static void compare_scalars(struct compare *c)
     add_number(c, "skipped", a->skipped, b->skipped);
     add_scalar(c, "loss_scale", (double)a->loss_scale, (double)b->loss_scale);
     add_scalar(c, "adapter_scale", (double)a->adapter_scale, (double)b->adapter_scale);
+    add_number(c, "blend", (int64_t)a->blend, (int64_t)b->blend);
     for (int i = 0; i < SN_NCODED; i++) {
         char name[48];
         (void)snprintf(name, sizeof(name), "codec_level of %s", sn_coded_name((enum sn_coded)i));

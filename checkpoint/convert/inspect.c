@@ -203,6 +203,8 @@ static void add_json(struct sn_str *out, const struct sn_reader *r)
                    i + 1 < SN_NCODED ? "" : "],\n");
     if (c->adapter_scale != 0)
         sn_str_add(out, "  \"adapter_scale\": %.9g,\n", (double)c->adapter_scale);
+    if (c->blend != 0)
+        sn_str_add(out, "  \"blend\": \"%016" PRIx64 "\",\n", c->blend);
     add_json_text(out, "model", m->model_text);
     add_json_text(out, "layout", m->layout_text);
     sn_str_add(out, "  \"config_hash\": \"%016" PRIx64 "\",\n", m->config_hash);

@@ -23,6 +23,8 @@ static void format_scalars(struct sn_str *out, const struct sn_state_scalars *s)
                    i + 1 < SN_NCODED ? "" : "]");
     if (s->adapter_scale != 0)
         sn_str_add(out, ", \"adapter_scale\": \"%a\"", (double)s->adapter_scale);
+    if (s->blend != 0)
+        sn_str_add(out, ", \"blend\": \"%016" PRIx64 "\"", s->blend);
     sn_str_add(out, "},\n");
 }
 

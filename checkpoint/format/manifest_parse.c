@@ -142,6 +142,8 @@ static struct sn_state_scalars parse_scalars(struct reader *r, const json_t *of)
     if (r->st == SN_OK && !(s.adapter_scale >= 0 && isfinite(s.adapter_scale)))
         r->st = sn_fail(r->err, SN_EIO, "%s: 'adapter_scale' is %g, not a number from 0 on",
                         r->file, (double)s.adapter_scale);
+    if (json_object_get(o, "blend"))
+        s.blend = hex64(r, o, "blend");
     return s;
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/config/data_sets.h"
 #include "lib/config/family.h"
 #include "lib/config/lr_schedule.h"
 #include "lib/config/model_config.h"
@@ -75,7 +76,8 @@ struct sn_run_config {
 };
 
 struct sn_data_config {
-    char train[SN_PATH_MAX], valid[SN_PATH_MAX]; /* prefixes of .bin/.idx; valid may be "" */
+    struct sn_data_sets train, valid;
+    struct sn_data_phases phases;
     enum sn_order order;
 };
 

@@ -50,6 +50,9 @@ static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const ropes[] = {"default", "linear",   "dynamic", "yarn",
                                     "llama3",  "longrope", NULL};
+static const char *const train_set[] = {"path", "weight", "epochs", "name", "valid", NULL};
+static const char *const valid_set[] = {"path", "name", NULL};
+static const char *const phase[] = {"from_step", "weights", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
@@ -243,10 +246,12 @@ const struct sn_key sn_keys[] = {
         RANGE(0, 1, NULL), DEFAULT("0.001"), DECIDES, FREE},
 
     {ROW("data", MAP, NONE, "Token files, written by sennit-data.")},
-    {ROW("data.train", PATH, AT(data.train), "Prefix of the training data's .bin and .idx; sennit-train needs it."),
-        DEFAULT("null"), NULL_OK, DECIDES},
-    {ROW("data.valid", PATH, AT(data.valid), "Prefix of the validation data's .bin and .idx."),
-        DEFAULT("null"), NULL_OK},
+    {ROW("data.train", SETS, AT(data.train), "Prefix of the training data's .bin and .idx; sennit-train needs it. Or sets that are blended (docs/DATA.md), each {path: PREFIX, weight: its share of the tokens, relative to the others' (by size where none has one), epochs: how often it may be read, name: (the path's last part), valid: PREFIX of validation data}."),
+        NAMES(train_set), DEFAULT("null"), NULL_OK, DECIDES},
+    {ROW("data.valid", SETS, AT(data.valid), "Prefix of the validation data's .bin and .idx; or sets, each {path: PREFIX, name: (the path's last part)}, whose losses are told one by one."),
+        NAMES(valid_set), DEFAULT("null"), NULL_OK},
+    {ROW("data.phases", PHASES, AT(data.phases), "Changes of the weights of data.train, such as at the end of a run: each {from_step: the first step of the phase, weights: {NAME: WEIGHT, ...}}; sets that weights does not name have no part in the phase."),
+        NAMES(phase), DEFAULT("[]"), DECIDES, QUIET},
     {ROW("data.order", ENUM, AT(data.order), "Order of the samples."),
         NAMES(orders), DEFAULT("shuffled"), DECIDES},
 

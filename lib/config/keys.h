@@ -24,7 +24,9 @@ enum sn_key_type {
     SN_KEY_WORDS,   /* struct sn_words */
     SN_KEY_INTS,    /* struct sn_ints; n 0 is the word */
     SN_KEY_FLOATS,  /* struct sn_floats */
-    SN_KEY_RANKING  /* struct sn_ranking: all of names, each once, in an order of choice */
+    SN_KEY_RANKING, /* struct sn_ranking: all of names, each once, in an order of choice */
+    SN_KEY_SETS,    /* struct sn_data_sets; names: of a set's members, the first a must */
+    SN_KEY_PHASES   /* struct sn_data_phases; the same */
 };
 
 /* How lists lie in the sections of struct sn_config (asserted in keys.c). */
@@ -52,6 +54,8 @@ union sn_scratch {
     struct sn_ints ints;
     struct sn_floats floats;
     struct sn_ranking ranking;
+    struct sn_data_sets sets;
+    struct sn_data_phases phases;
 };
 
 #define SN_NOWHERE ((size_t)-1)
@@ -99,7 +103,7 @@ bool sn_key_in(const struct sn_key *k, const char *section, const char **word);
 void *sn_key_at(const struct sn_key *k, struct sn_config *c);
 const void *sn_key_get(const struct sn_key *k, const struct sn_config *c);
 
-enum { SN_WANT_SIZE = 256, SN_VALUE_SIZE = 3 * sizeof(struct sn_words) };
+enum { SN_WANT_SIZE = 256, SN_VALUE_SIZE = 4 * sizeof(struct sn_words) };
 
 /* What the key takes, in words: "a whole number in 1..10000 layers"; returns buf. */
 const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE]);

@@ -119,6 +119,8 @@ enum sn_status sn_list_parse(const struct sn_key *k, const struct sn_yaml_node *
 {
     if (k->type == SN_KEY_WORDS)
         return parse_words(k, n, at, err);
+    if (k->type == SN_KEY_SETS || k->type == SN_KEY_PHASES)
+        return sn_sets_parse(k, n, at, err);
     if (k->type == SN_KEY_FLOATS)
         return parse_floats(k, n, at, err);
     return k->type == SN_KEY_INTS ? parse_ints(k, n, at, err) : parse_ranking(k, n, at, err);
@@ -132,6 +134,10 @@ void sn_list_default(const struct sn_key *k, void *at)
         memset(at, 0, sizeof(struct sn_ints));
     else if (k->type == SN_KEY_FLOATS)
         memset(at, 0, sizeof(struct sn_floats));
+    else if (k->type == SN_KEY_SETS)
+        memset(at, 0, sizeof(struct sn_data_sets));
+    else if (k->type == SN_KEY_PHASES)
+        memset(at, 0, sizeof(struct sn_data_phases));
     if (k->type != SN_KEY_RANKING)
         return;
     struct sn_ranking *r = at;
@@ -189,6 +195,8 @@ void sn_list_format(const struct sn_key *k, const void *at, char buf[SN_VALUE_SI
     const struct sn_ranking *ranking = at;
     if (k->type == SN_KEY_WORDS)
         format_words(at, buf);
+    else if (k->type == SN_KEY_SETS || k->type == SN_KEY_PHASES)
+        sn_sets_format(k, at, buf);
     else if (k->type == SN_KEY_FLOATS)
         format_floats(at, buf);
     else if (k->type == SN_KEY_RANKING)

@@ -350,7 +350,7 @@ static enum sn_status optimizer_reads(const struct sn_config *c, const struct sn
 static enum sn_status evaluation_has_data(const struct sn_config *c, const struct sn_settings *s,
                                           struct sn_err *err)
 {
-    if (c->train.eval_every == 0 || c->data.valid[0])
+    if (c->train.eval_every == 0 || sn_valid_sets(&c->data) > 0)
         return SN_OK;
     return sn_settings_fail(s, "train.eval_every", err,
                             "%lld needs data.valid; name validation data or use 0",
@@ -442,7 +442,8 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
         experts_fit_family,   experts_fit_model,     batch_divides,
         schedule_fits,        one_start,             optimizer_reads,
         evaluation_has_data,  scale_fits_precision,  fp8_fits_precision,
-        cudnn_fits,           sn_rule_lora};
+        cudnn_fits,           sn_rule_lora,
+        sn_rule_data};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -63,6 +63,8 @@ sn_rule sn_rule_bits;
 sn_rule sn_rule_rotary, sn_rule_rope_scaling;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
+/* What sets of data and phases of their weights say of each other (rules_data.c). */
+sn_rule sn_rule_data;
 /* Those of the batch script (rules_slurm.c), which also derive what its texts say. */
 enum sn_status sn_rules_slurm(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 

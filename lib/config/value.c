@@ -94,6 +94,8 @@ const char *sn_key_want(const struct sn_key *k, char buf[SN_WANT_SIZE])
         [SN_KEY_WORDS] = "a list of names",
         [SN_KEY_INTS] = "a list of whole numbers",
         [SN_KEY_FLOATS] = "a list of numbers",
+        [SN_KEY_SETS] = "a path or a list of sets",
+        [SN_KEY_PHASES] = "a list of phases",
     };
     char range[SN_WANT_SIZE], names[SN_WANT_SIZE];
     if (k->only) {
@@ -284,8 +286,8 @@ static size_t text_size(const struct sn_key *k)
     return k->type == SN_KEY_PATH ? SN_PATH_MAX : k->type == SN_KEY_TEXT ? SN_NAME_MAX : 0;
 }
 
-static enum sn_status parse_text(const struct sn_key *k, const struct sn_yaml_node *n, char *at,
-                                 struct sn_err *err)
+enum sn_status sn_value_text(const struct sn_key *k, const struct sn_yaml_node *n, char *at,
+                             struct sn_err *err)
 {
     size_t size = text_size(k), len = strlen(n->text);
     char shown[SN_CLIP_SIZE];
@@ -341,7 +343,7 @@ enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *
 static bool is_list(const struct sn_key *k)
 {
     return k->type == SN_KEY_WORDS || k->type == SN_KEY_INTS || k->type == SN_KEY_FLOATS ||
-           k->type == SN_KEY_RANKING;
+           k->type == SN_KEY_RANKING || k->type == SN_KEY_SETS || k->type == SN_KEY_PHASES;
 }
 
 static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
@@ -361,19 +363,13 @@ static enum sn_status parse_typed(const struct sn_key *k, const struct sn_yaml_n
         return parse_bytes(k, n, at, err);
     case SN_KEY_ENUM:
         return sn_value_name(k, n, at, err);
-    case SN_KEY_WORDS:
-    case SN_KEY_INTS:
-    case SN_KEY_FLOATS:
-    case SN_KEY_RANKING:
-        return sn_list_parse(k, n, at, err);
     case SN_KEY_TEXT:
     case SN_KEY_PATH:
-        return parse_text(k, n, at, err);
-    case SN_KEY_MAP:
-    case SN_KEY_INCLUDE:
+        return sn_value_text(k, n, at, err);
+    default:
         break;
     }
-    return sn_value_wrong_type(k, n, err);
+    return is_list(k) ? sn_list_parse(k, n, at, err) : sn_value_wrong_type(k, n, err);
 }
 
 /* A key of a feature that is not built: the value must be the one that means "off". Another form
@@ -479,20 +475,14 @@ const char *sn_key_format(const struct sn_key *k, const void *at, char buf[SN_VA
     case SN_KEY_ENUM:
         (void)snprintf(buf, SN_VALUE_SIZE, "%s", k->names[*(const int *)at]);
         break;
-    case SN_KEY_WORDS:
-    case SN_KEY_INTS:
-    case SN_KEY_FLOATS:
-    case SN_KEY_RANKING:
-        sn_list_format(k, at, buf);
-        break;
     case SN_KEY_TEXT:
     case SN_KEY_PATH:
         format_text(k, at, buf);
         break;
-    case SN_KEY_MAP:
-    case SN_KEY_INCLUDE:
+    default:
         buf[0] = '\0';
-        break;
+        if (is_list(k))
+            sn_list_format(k, at, buf);
     }
     return buf;
 }

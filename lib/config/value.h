@@ -26,6 +26,15 @@ enum sn_status sn_value_name(const struct sn_key *k, const struct sn_yaml_node *
  * length, at most size - 1. */
 size_t sn_value_quote(char *out, size_t size, const char *text);
 
+/* A text, or a path, of the row's type. */
+enum sn_status sn_value_text(const struct sn_key *k, const struct sn_yaml_node *n, char *at,
+                             struct sn_err *err);
+
+/* Sets of data, and phases of their weights (sets.c), as lists below. */
+enum sn_status sn_sets_parse(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
+                             struct sn_err *err);
+void sn_sets_format(const struct sn_key *k, const void *at, char buf[SN_VALUE_SIZE]);
+
 /* Lists: of the types SN_KEY_WORDS, SN_KEY_INTS, SN_KEY_FLOATS and SN_KEY_RANKING. `n` may be a scalar. */
 enum sn_status sn_list_parse(const struct sn_key *k, const struct sn_yaml_node *n, void *at,
                              struct sn_err *err);

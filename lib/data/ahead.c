@@ -45,7 +45,7 @@ void sn_ahead_fini(struct sn_ahead *a)
 void sn_ahead_read(void *ahead)
 {
     struct sn_ahead *a = ahead;
-    if (!a->loader.data || a->wanted == a->step)
+    if (!a->loader.corpus || a->wanted == a->step)
         return;
     a->step = a->wanted;
     a->err = (struct sn_err){0};
@@ -55,7 +55,7 @@ void sn_ahead_read(void *ahead)
 enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int64_t step,
                              int micros, int64_t *first_sample, struct sn_err *err)
 {
-    if (!a->loader.data || a->step != step)
+    if (!a->loader.corpus || a->step != step)
         return sn_loader_step(l, step, micros, first_sample, err);
     a->step = a->wanted = 0;
     if (a->status != SN_OK) {

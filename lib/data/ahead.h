@@ -10,7 +10,7 @@
 #include "lib/data/loader.h"
 
 struct sn_ahead {
-    struct sn_loader loader; /* fills memory of our own; no data: nothing is read ahead */
+    struct sn_loader loader; /* fills memory of our own; no corpus: nothing is read ahead */
     int64_t tokens;          /* of ids, and of targets: all micro-batches */
     int64_t *first_sample;   /* by micro-batch */
     int micros;

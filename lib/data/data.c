@@ -90,7 +90,12 @@ void sn_data_unmap(struct sn_data_mapped *m)
     sn_free(m->path);
 }
 
-enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err)
+typedef enum sn_status sn_check_index(const void *idx, size_t len, int64_t bin_bytes,
+                                      const char *name, struct sn_data_info *out,
+                                      struct sn_err *err);
+
+static enum sn_status open_pair(struct sn_data **out, const char *prefix, sn_check_index *check,
+                                struct sn_err *err)
 {
     struct sn_data *d = sn_alloc(sizeof(*d));
     if (!d)
@@ -100,8 +105,7 @@ enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_
     if (st == SN_OK)
         st = sn_data_map(&d->bin, prefix, "bin", hint, err);
     if (st == SN_OK)
-        st = sn_data_check_index(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path,
-                                 &d->info, err);
+        st = check(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path, &d->info, err);
     if (st != SN_OK) {
         sn_data_close(d);
         return st;
@@ -109,6 +113,16 @@ enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_
     d->token_size = sn_token_type_find(d->info.dtype_code)->size;
     *out = d;
     return SN_OK;
+}
+
+enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err)
+{
+    return open_pair(out, prefix, sn_data_check_index, err);
+}
+
+enum sn_status sn_data_open_checked(struct sn_data **out, const char *prefix, struct sn_err *err)
+{
+    return open_pair(out, prefix, sn_data_look_index, err);
 }
 
 void sn_data_close(struct sn_data *d)
@@ -218,14 +232,17 @@ enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t byte
     return SN_OK;
 }
 
-int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t number)
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int set, int64_t samples,
+                          int64_t number)
 {
     assert(samples > 0 && number >= 0);
-    uint64_t n = (uint64_t)samples;
+    uint64_t n = (uint64_t)samples, key = sn_rng_key(seed, "data.order");
     uint64_t epoch = (uint64_t)number / n, place = (uint64_t)number % n;
     if (order == SN_ORDER_SEQUENTIAL)
         return (int64_t)place;
-    return (int64_t)sn_rng_permute(sn_rng_mix(sn_rng_key(seed, "data.order"), epoch), n, place);
+    if (set > 0) /* the first set's order is that of a run with one */
+        key = sn_rng_mix(key, ~(uint64_t)set);
+    return (int64_t)sn_rng_permute(sn_rng_mix(key, epoch), n, place);
 }
 
 /* --- entries of the index ---------------------------------------------------------------- */

@@ -24,6 +24,9 @@ struct sn_data_info {
 /* Open PREFIX.idx and PREFIX.bin; every field of the index is checked against the file sizes.
  * SN_EINPUT names the file, the byte offset and what is wrong. Caller closes. */
 enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err);
+/* The same where somebody else has checked the index: of it the header and the counts alone, with the
+ * sizes of the files. */
+enum sn_status sn_data_open_checked(struct sn_data **out, const char *prefix, struct sn_err *err);
 void sn_data_close(struct sn_data *d); /* NULL is allowed */
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
 /* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */
@@ -44,10 +47,11 @@ int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens
 /* Range [*first, *end) of index entries that form document doc. */
 void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int64_t *end);
 
-/* Which sample of the file is the run's `number`-th (from 0; lib/config/batch.h says which numbers a
- * step takes): sequential takes it modulo the samples; shuffled maps it through a permutation of
- * (seed, epoch), epoch = number / samples. A function of its arguments alone. */
-int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int64_t samples, int64_t number);
+/* Which sample of a file is its `number`-th of the run (from 0; lib/config/batch.h and lib/data/blend.h
+ * say which numbers a step takes): sequential takes it modulo the samples; shuffled maps it through a
+ * permutation of (seed, set, epoch), epoch = number / samples. A function of its arguments alone. */
+int64_t sn_data_sample_of(enum sn_order order, uint64_t seed, int set, int64_t samples,
+                          int64_t number);
 
 /* Writing: add documents, then finish. Files appear under their names only when finish succeeds. */
 struct sn_data_writer;

@@ -24,40 +24,40 @@ static double share_for(int64_t want, int64_t tokens)
 }
 
 /* `hint`: where more tokens come from. */
-static enum sn_status too_few(const struct sn_data *d, const char *key, const char *hint,
+static enum sn_status too_few(const struct sn_set_fit *f, const char *key, const char *hint,
                               const struct sn_config *c, struct sn_err *err)
 {
-    struct sn_data_info info;
-    sn_data_info(d, &info);
     return sn_fail(err, SN_EINPUT,
-                   "%s: %s: has %lld token%s, fewer than one sequence wants (model.seq + 1 = %d); "
-                   "%s, or a shorter model.seq",
-                   c->path, key, (long long)info.tokens, info.tokens == 1 ? "" : "s",
-                   c->model.seq + 1, hint);
+                   "%s: %s: %s%s%shas %lld token%s, fewer than one sequence wants (model.seq + 1 = "
+                   "%d); %s, or a shorter model.seq",
+                   c->path, key, *f->name ? "set '" : "", f->name, *f->name ? "' " : "",
+                   (long long)f->tokens, f->tokens == 1 ? "" : "s", c->model.seq + 1, hint);
 }
 
-enum sn_status sn_data_fit_train(const struct sn_data *d, const struct sn_config *c,
-                                 struct sn_err *err)
+static enum sn_status check_train(const struct sn_data_fit *f, const struct sn_config *c,
+                                  struct sn_err *err)
 {
-    if (sn_data_samples(d, c->model.seq) > 0)
-        return SN_OK;
-    return too_few(d, "data.train", "use more text", c, err);
+    for (int i = 0; i < f->n_train; i++)
+        if (f->train[i].is_here && f->train[i].samples == 0)
+            return too_few(&f->train[i], "data.train", "use more text", c, err);
+    return SN_OK;
 }
 
-enum sn_status sn_data_fit_valid(const struct sn_data *d, const struct sn_data *train,
-                                 const struct sn_config *c, struct sn_err *err)
+static enum sn_status check_valid(const struct sn_data_fit *f, const struct sn_config *c,
+                                  struct sn_err *err)
 {
-    struct sn_data_info info, rest = {0};
     char hint[64] = "use more text";
-    if (sn_data_samples(d, c->model.seq) > 0)
-        return SN_OK;
-    sn_data_info(d, &info);
-    if (train)
-        sn_data_info(train, &rest);
-    double share = share_for((int64_t)c->model.seq + 1, info.tokens + rest.tokens);
-    if (train && share > 0)
-        (void)snprintf(hint, sizeof(hint), "build both anew with --valid %g", share);
-    return too_few(d, "data.valid", hint, c, err);
+    for (int i = 0; i < f->n_valid; i++) {
+        bool is_pair = f->n_valid == 1 && f->n_train == 1 && f->has_train; /* cut from one text */
+        if (!f->valid[i].is_here || f->valid[i].samples > 0)
+            continue;
+        double share =
+            share_for((int64_t)c->model.seq + 1, f->valid[i].tokens + f->train[0].tokens);
+        if (is_pair && share > 0)
+            (void)snprintf(hint, sizeof(hint), "build both anew with --valid %g", share);
+        return too_few(&f->valid[i], "data.valid", hint, c, err);
+    }
+    return SN_OK;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -78,89 +78,167 @@ static bool is_absent(const char *prefix)
     return known && !idx && !bin;
 }
 
-static enum sn_status find_train(struct sn_data_fit *out, struct sn_data **d,
-                                 const struct sn_config *c, struct sn_err *err)
+static void take(struct sn_set_fit *f, const struct sn_data *d, const struct sn_config *c)
 {
     struct sn_data_info info;
-    if (!c->data.train[0])
-        return SN_OK;
-    out->train_is_absent = is_absent(c->data.train);
-    if (out->train_is_absent)
-        return SN_OK;
-    SN_TRY(sn_data_open(d, c->data.train, err));
-    sn_data_info(*d, &info);
-    out->has_train = true;
-    out->train_tokens = info.tokens;
-    out->train_samples = sn_data_samples(*d, c->model.seq);
-    SN_TRY(sn_data_fit_train(*d, c, err));
-    return sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err);
+    sn_data_info(d, &info);
+    f->is_here = true;
+    f->tokens = info.tokens;
+    f->samples = sn_data_samples(d, c->model.seq);
 }
 
-static enum sn_status find_valid(struct sn_data_fit *out, struct sn_data **d,
-                                 const struct sn_data *train, const struct sn_config *c,
-                                 struct sn_err *err)
+static enum sn_status find(struct sn_set_fit *f, const struct sn_config *c, struct sn_err *err)
 {
-    struct sn_data_info info;
-    if (!c->data.valid[0] || c->train.eval_every == 0)
-        return SN_OK; /* never read */
-    out->valid_is_absent = is_absent(c->data.valid);
-    if (out->valid_is_absent)
+    struct sn_data *d = NULL;
+    if (is_absent(f->path))
         return SN_OK;
-    SN_TRY(sn_data_open(d, c->data.valid, err));
-    sn_data_info(*d, &info);
-    out->has_valid = true;
-    out->valid_tokens = info.tokens;
-    out->valid_samples = sn_data_samples(*d, c->model.seq);
-    out->eval_sequences = sn_data_eval_sequences(c, out->valid_samples);
-    SN_TRY(sn_data_fit_valid(*d, train, c, err));
-    return sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err);
+    SN_TRY(sn_data_open(&d, f->path, err));
+    take(f, d, c);
+    enum sn_status st =
+        f->samples > 0 ? sn_data_scan(d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
+    sn_data_close(d);
+    return st;
+}
+
+/* The sets that the run file names. */
+static void name_sets(struct sn_data_fit *f, const struct sn_config *c)
+{
+    *f = (struct sn_data_fit){.n_train = c->data.train.n};
+    f->n_valid = c->train.eval_every > 0 ? sn_valid_sets(&c->data) : 0; /* else never read */
+    for (int i = 0; i < f->n_train; i++)
+        f->train[i] = (struct sn_set_fit){.name = sn_set_name(&c->data.train, i),
+                                          .path = sn_set_path(&c->data.train, i)};
+    for (int i = 0; i < f->n_valid; i++) {
+        struct sn_valid_set v = sn_valid_set(&c->data, i);
+        f->valid[i] = (struct sn_set_fit){.name = v.name, .path = v.path};
+    }
+}
+
+/* What is known of the sets is known: does it do? */
+static enum sn_status judge(struct sn_data_fit *f, const struct sn_config *c, struct sn_err *err)
+{
+    int64_t samples[SN_SETS_MAX];
+    f->has_train = f->n_train > 0;
+    f->has_valid = f->n_valid > 0;
+    for (int i = 0; i < f->n_train; i++) {
+        f->has_train = f->has_train && f->train[i].is_here;
+        samples[i] = f->train[i].samples;
+    }
+    for (int i = 0; i < f->n_valid; i++)
+        f->has_valid = f->has_valid && f->valid[i].is_here;
+    SN_TRY(check_train(f, c, err));
+    if (f->has_train)
+        SN_TRY(sn_blend_of_run(&f->blend, c, samples, err));
+    return check_valid(f, c, err);
+}
+
+int sn_data_fit_absent(const struct sn_data_fit *f)
+{
+    int n = 0;
+    for (int i = 0; i < f->n_train; i++)
+        n += !f->train[i].is_here;
+    for (int i = 0; i < f->n_valid; i++)
+        n += !f->valid[i].is_here;
+    return n;
 }
 
 enum sn_status sn_data_fit_find(struct sn_data_fit *out, const struct sn_config *c,
                                 struct sn_err *err)
 {
-    struct sn_data *train = NULL, *valid = NULL;
-    struct sn_data_fit found = {0};
+    struct sn_data_fit f;
     struct sn_data_tokenizer tokenizer;
     SN_TRY(sn_data_tokenizer_of_run(&tokenizer, c, err));
-    enum sn_status st = find_train(&found, &train, c, err);
-    if (st == SN_OK)
-        st = find_valid(&found, &valid, train, c, err);
-    sn_data_close(train);
-    sn_data_close(valid);
-    if (st == SN_OK)
-        *out = found;
-    return st;
+    name_sets(&f, c);
+    for (int i = 0; i < f.n_train; i++)
+        SN_TRY(find(&f.train[i], c, err));
+    for (int i = 0; i < f.n_valid; i++)
+        SN_TRY(find(&f.valid[i], c, err));
+    SN_TRY(judge(&f, c, err));
+    *out = f;
+    return SN_OK;
+}
+
+enum sn_status sn_data_fit_of(struct sn_data_fit *out, const struct sn_config *c,
+                              const struct sn_corpus *train, const struct sn_corpus *valid,
+                              struct sn_err *err)
+{
+    name_sets(out, c);
+    out->n_valid = valid->n;
+    for (int i = 0; i < train->n; i++)
+        take(&out->train[i], train->set[i], c);
+    for (int i = 0; i < valid->n; i++)
+        take(&out->valid[i], valid->set[i], c);
+    return judge(out, c, err);
 }
 
 /* --- words ------------------------------------------------------------------------------------ */
 
 static void warn_absent(struct sn_str *out, const struct sn_config *c, const char *key,
-                        const char *prefix)
+                        const struct sn_set_fit *f)
 {
-    int n = (int)sn_data_prefix_length(prefix);
-    sn_str_add(out,
-               "%s: data.%s: neither %.*s.idx nor %.*s.bin is on this host, so the data was not "
-               "looked at\n",
-               c->path, key, n, prefix, n, prefix);
+    int n = (int)sn_data_prefix_length(f->path);
+    if (!f->is_here)
+        sn_str_add(out,
+                   "%s: data.%s: neither %.*s.idx nor %.*s.bin is on this host, so the data was "
+                   "not looked at\n",
+                   c->path, key, n, f->path, n, f->path);
+}
+
+/* The most samples that a phase takes of a set in a batch. */
+static int64_t most_of_batch(const struct sn_blend *b, int set, const struct sn_config *c)
+{
+    int64_t most = 0;
+    for (int i = 0; i < b->n_phases; i++) {
+        int64_t first = b->phase[i].first,
+                n = sn_blend_given(b, set, first + c->train.global_batch) -
+                    sn_blend_given(b, set, first);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void warn_small(struct sn_str *out, const struct sn_data_fit *f, int set,
+                       const struct sn_config *c)
+{
+    const struct sn_set_fit *s = &f->train[set];
+    int64_t most = most_of_batch(&f->blend, set, c);
+    const char *plural = s->samples == 1 ? "" : "s";
+    if (s->samples >= most)
+        return;
+    if (!c->data.train.is_list)
+        sn_str_add(out,
+                   "%s: data.train: %s has %lld sequence%s, fewer than train.global_batch (%d): "
+                   "every step sees some of them more than once\n",
+                   c->path, s->path, (long long)s->samples, plural, c->train.global_batch);
+    else
+        sn_str_add(out,
+                   "%s: data.train: set '%s' has %lld sequence%s, fewer than its share of a batch "
+                   "(%lld): such steps see some of them more than once\n",
+                   c->path, s->name, (long long)s->samples, plural, (long long)most);
 }
 
 void sn_data_fit_warn(struct sn_str *out, const struct sn_data_fit *f, const struct sn_config *c)
 {
-    if (f->train_is_absent)
-        warn_absent(out, c, "train", c->data.train);
-    if (f->valid_is_absent)
-        warn_absent(out, c, "valid", c->data.valid);
-    if (f->has_train && f->train_samples < c->train.global_batch)
-        sn_str_add(out,
-                   "%s: data.train: %s has %lld sequence%s, fewer than train.global_batch (%d): "
-                   "every step sees some of them more than once\n",
-                   c->path, c->data.train, (long long)f->train_samples,
-                   f->train_samples == 1 ? "" : "s", c->train.global_batch);
-    if (f->has_valid && f->eval_sequences < c->train.eval_sequences)
-        sn_str_add(out,
-                   "%s: train.eval_sequences: %s has %lld sequence%s, not %d: each evaluation "
-                   "takes all of them\n",
-                   c->path, c->data.valid, (long long)f->valid_samples,
-                   f->valid_samples == 1 ? "" : "s", c->train.eval_sequences);
+    const struct sn_data_phases *p = &c->data.phases;
+    for (int i = 0; i < f->n_train; i++)
+        warn_absent(out, c, "train", &f->train[i]);
+    for (int i = 0; i < f->n_valid; i++)
+        warn_absent(out, c, "valid", &f->valid[i]);
+    for (int i = 0; i < f->n_train && f->has_train; i++)
+        warn_small(out, f, i, c);
+    for (int i = 0; i < p->n; i++)
+        if (p->from_step[i] > c->train.steps)
+            sn_str_add(
+                out,
+                "%s: data.phases: the phase from step %lld on is behind the last step (%lld)\n",
+                c->path, (long long)p->from_step[i], (long long)c->train.steps);
+    for (int i = 0; i < f->n_valid; i++) {
+        const struct sn_set_fit *v = &f->valid[i];
+        if (v->is_here && sn_data_eval_sequences(c, v->samples) < c->train.eval_sequences)
+            sn_str_add(out,
+                       "%s: train.eval_sequences: %s has %lld sequence%s, not %d: each evaluation "
+                       "takes all of them\n",
+                       c->path, v->path, (long long)v->samples, v->samples == 1 ? "" : "s",
+                       c->train.eval_sequences);
+    }
 }

@@ -84,6 +84,9 @@ enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const c
                            const char *hint, struct sn_err *err);
 void sn_data_unmap(struct sn_data_mapped *m);
 
+/* sn_data_check_index without what reads each entry: the tokens are those of the size of the .bin. */
+enum sn_status sn_data_look_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
+                                  struct sn_data_info *out, struct sn_err *err);
 /* Tokens of one index entry. */
 int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index);
 

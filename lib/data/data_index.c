@@ -190,21 +190,38 @@ static enum sn_status check_modes(const struct index_view *v, struct sn_err *err
     return SN_OK;
 }
 
+static enum sn_status look(struct index_view *v, struct sn_data_info *info, struct sn_err *err)
+{
+    if (v->len == 0)
+        return sn_fail(err, SN_EINPUT, "%s: byte 0: the file is empty; build it again", v->name);
+    SN_TRY(check_header(v, info, err));
+    SN_TRY(check_counts(v, err));
+    info->sequences = v->sequences;
+    info->documents = v->bounds - 1;
+    return SN_OK;
+}
+
 enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
                                    struct sn_data_info *out, struct sn_err *err)
 {
     struct index_view v = {.bytes = idx, .len = len, .name = name};
     struct sn_data_info info = {0};
-    if (len == 0)
-        return sn_fail(err, SN_EINPUT, "%s: byte 0: the file is empty; build it again", name);
-    SN_TRY(check_header(&v, &info, err));
-    SN_TRY(check_counts(&v, err));
+    SN_TRY(look(&v, &info, err));
     SN_TRY(check_sequences(&v, bin_bytes, &info, err));
     SN_TRY(check_documents(&v, err));
     SN_TRY(check_modes(&v, err));
-    info.sequences = v.sequences;
-    info.documents = v.bounds - 1;
     if (out)
         *out = info;
+    return SN_OK;
+}
+
+enum sn_status sn_data_look_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
+                                  struct sn_data_info *out, struct sn_err *err)
+{
+    struct index_view v = {.bytes = idx, .len = len, .name = name};
+    struct sn_data_info info = {0};
+    SN_TRY(look(&v, &info, err));
+    info.tokens = bin_bytes / v.token_size;
+    *out = info;
     return SN_OK;
 }

@@ -56,29 +56,39 @@ enum sn_status sn_data_tokenizer_find(struct sn_data_tokenizer *out, const char 
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
+/* The first one known is the run's, found by `first`; every other is the same. */
+static enum sn_status take(struct sn_data_tokenizer *out, const char **first, const char *key,
+                           const char *prefix, const struct sn_config *c, struct sn_err *err)
+{
+    struct sn_data_tokenizer t;
+    SN_TRY(sn_data_tokenizer_find(&t, prefix, err));
+    if (t.path[0] && out->path[0] && t.hash != out->hash)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: %s: %s is of the tokenizer %s (xxh3 %016" PRIx64
+                       "), but %s is of %s (xxh3 %016" PRIx64 "); tokenize both with one",
+                       c->path, key, prefix, sn_data_tokenizer_name(&t), t.hash, *first,
+                       sn_data_tokenizer_name(out), out->hash);
+    if (t.path[0] && !out->path[0]) {
+        *out = t;
+        *first = c->data.train.is_list ? prefix : key;
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_data_tokenizer_of_run(struct sn_data_tokenizer *out, const struct sn_config *c,
                                         struct sn_err *err)
 {
-    struct sn_data_tokenizer valid = {0};
+    const char *first = "";
     *out = (struct sn_data_tokenizer){.begin = -1, .end = -1};
-    if (c->data.train[0])
-        SN_TRY(sn_data_tokenizer_find(out, c->data.train, err));
-    if (c->data.valid[0])
-        SN_TRY(sn_data_tokenizer_find(&valid, c->data.valid, err));
-    if (out->path[0] && valid.path[0] && out->hash != valid.hash)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: data.valid: %s is of the tokenizer %s (xxh3 %016" PRIx64
-                       "), but data.train is of %s (xxh3 %016" PRIx64 "); tokenize both with one",
-                       c->path, c->data.valid, sn_data_tokenizer_name(&valid), valid.hash,
-                       sn_data_tokenizer_name(out), out->hash);
-    if (!out->path[0])
-        *out = valid;
+    for (int i = 0; i < c->data.train.n; i++)
+        SN_TRY(take(out, &first, "data.train", sn_set_path(&c->data.train, i), c, err));
+    for (int i = 0; i < sn_valid_sets(&c->data); i++)
+        SN_TRY(take(out, &first, "data.valid", sn_valid_set(&c->data, i).path, c, err));
     if (out->path[0] && out->vocab > c->model.vocab)
         return sn_fail(err, SN_EINPUT,
-                       "%s: model.vocab: %d, but the tokenizer of data.%s, %s, has %" PRId64
+                       "%s: model.vocab: %d, but the tokenizer of %s, %s, has %" PRId64
                        " tokens; want at least as many",
-                       c->path, c->model.vocab, out->hash == valid.hash ? "valid" : "train",
-                       sn_data_tokenizer_name(out), out->vocab);
+                       c->path, c->model.vocab, first, sn_data_tokenizer_name(out), out->vocab);
     return SN_OK;
 }
 

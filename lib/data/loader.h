@@ -8,19 +8,19 @@
 #define SN_LOADER_H
 
 #include "kernels/position.h"
-#include "lib/data/data.h"
+#include "lib/data/corpus.h"
 #include "lib/exec/exec.h"
 
 struct sn_loader {
     const struct sn_config *config;
-    const struct sn_data *data;
-    int rank, ranks; /* of those that have samples of their own */
-    int sequences;   /* of a micro-batch, on this rank */
+    const struct sn_corpus *corpus;
+    const struct sn_blend *blend; /* in which the steps take its sets; not for ranges */
+    int rank, ranks;              /* of those that have samples of their own */
+    int sequences;                /* of a micro-batch, on this rank */
     struct sn_position_attr
         place;      /* which positions of a sample are here: seq and the context members */
     int32_t *whole; /* room for the ids and targets of one sample, when only some are here */
     int32_t *ids, *targets;
-    int64_t samples; /* in the file */
 };
 
 /* Global number, inside the step, of the first sample of micro-batch m on this rank. */
@@ -29,9 +29,9 @@ int sn_loader_first(const struct sn_loader *l, int micro);
  * of the micro-batch's first sample. */
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
                               int64_t *first_sample, struct sn_err *err);
-/* Fill micro-batch 0 with the consecutive samples from `first`, of which only those before `end`
- * count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
-enum sn_status sn_loader_range(const struct sn_loader *l, int64_t first, int64_t end,
+/* Fill micro-batch 0 with the consecutive samples of a set from `first`, of which only those before
+ * `end` count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
+enum sn_status sn_loader_range(const struct sn_loader *l, int set, int64_t first, int64_t end,
                                struct sn_err *err);
 
 #endif

@@ -60,6 +60,7 @@ struct sn_state_scalars {
     float loss_scale;
     int32_t codec_level[SN_NCODED]; /* kernels/scalars.h */
     float adapter_scale; /* alpha / rank of the adapters (train.lora); 0: there are none */
+    uint64_t blend;      /* what its samples were taken from; 0: one set (sn_blend_past) */
 };
 
 struct sn_state {

@@ -26,17 +26,18 @@ struct sn_metrics {
 };
 
 /* Offset at which the first line of a later step begins. A last line without its end was cut by a
- * crash and goes too. */
+ * crash and goes too. Lines may be longer than what is read at once. */
 static long keep_until(FILE *f, int64_t step)
 {
     char line[LINE_MAX_BYTES];
     long at = 0;
+    bool is_begin = true;
     while (fgets(line, sizeof(line), f)) {
         long long s;
-        bool complete = strchr(line, '\n') != NULL;
-        if (!complete || sscanf(line, "{\"step\": %lld", &s) != 1 || s > step)
+        if (is_begin && (sscanf(line, "{\"step\": %lld", &s) != 1 || s > step))
             return at;
-        at = ftell(f);
+        is_begin = strchr(line, '\n') != NULL;
+        at = is_begin ? ftell(f) : at;
     }
     return at;
 }
@@ -238,14 +239,32 @@ static void leave_line(const struct sn_metrics *m)
         (void)fputc('\n', stderr);
 }
 
-enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
+enum sn_status sn_metrics_eval(struct sn_metrics *m, const struct sn_eval_report *r,
                                struct sn_err *err)
 {
-    (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
-    number(m->file, "val_loss", val_loss);
-    (void)fprintf(m->file, "}\n");
+    double loss_sum = 0, tokens = 0;
+    char each[SN_SETS_MAX * (SN_SET_NAME_MAX + 16)] = ""; /* " (web 2.1, code 1.9)" */
+    size_t len = 0;
+    bool has_names = *r->set[0].name;
+    for (int i = 0; i < r->n; i++) {
+        loss_sum += r->set[i].loss_sum;
+        tokens += r->set[i].tokens;
+        if (has_names)
+            len += (size_t)snprintf(each + len, sizeof(each) - len, "%s%s %.4f%s", i ? ", " : " (",
+                                    r->set[i].name, r->set[i].loss_sum / r->set[i].tokens,
+                                    i + 1 < r->n ? "" : ")");
+    }
+    (void)fprintf(m->file, "{\"step\": %lld", (long long)r->step);
+    number(m->file, "val_loss", loss_sum / tokens);
+    for (int i = 0; i < r->n && has_names; i++) {
+        char key[SN_SET_NAME_MAX + 32];
+        (void)snprintf(key, sizeof(key), "%s%s", i ? "" : "val_losses\": {\"", r->set[i].name);
+        number(m->file, key, r->set[i].loss_sum / r->set[i].tokens);
+    }
+    (void)fprintf(m->file, has_names ? "}}\n" : "}\n");
     leave_line(m);
-    sn_log(SN_LOG_INFO, "step %lld  validation loss %.4f", (long long)step, val_loss);
+    sn_log(SN_LOG_INFO, "step %lld  validation loss %.4f%s", (long long)r->step, loss_sum / tokens,
+           each);
     return flush(m, err);
 }
 

@@ -60,7 +60,17 @@ enum sn_status sn_metrics_open(struct sn_metrics **out, const char *dir, const c
 void sn_metrics_close(struct sn_metrics *m); /* NULL is allowed */
 enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
                                struct sn_err *err);
-enum sn_status sn_metrics_eval(struct sn_metrics *m, int64_t step, double val_loss,
+struct sn_eval_set {
+    const char *name; /* "" where it is the only one */
+    double loss_sum, tokens;
+};
+struct sn_eval_report {
+    int64_t step;
+    int n;
+    struct sn_eval_set set[SN_SETS_MAX];
+};
+/* The mean over the tokens of all sets, and where they have names that of each. */
+enum sn_status sn_metrics_eval(struct sn_metrics *m, const struct sn_eval_report *r,
                                struct sn_err *err);
 struct sn_save_report {
     int64_t step, bytes; /* of all ranks */

@@ -17,6 +17,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/state/weights.h"
 
 #include <stdio.h>
@@ -247,10 +248,53 @@ static void log_factors(const struct sn_trainer *t)
         sn_log(SN_LOG_INFO, "layout.compress.data: the factors of powersgd begin anew");
 }
 
+/* --- data -------------------------------------------------------------------------------------- */
+
+/* Ranks that see other files would each train in an order of their own. */
+static enum sn_status same_files(const struct sn_trainer *t, const struct sn_set_fit *sets, int n,
+                                 const char *key, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    int64_t tokens[SN_SETS_MAX] = {0};
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < n; i++)
+        tokens[i] = sets[i].tokens;
+    SN_TRY(c->ops->broadcast(c, tokens, (int64_t)sizeof(tokens), 0, err));
+    for (int i = 0; i < n && st == SN_OK; i++)
+        if (tokens[i] != sets[i].tokens)
+            st = sn_fail(err, SN_EINPUT,
+                         "data.%s: this rank finds %lld tokens in %s where rank 0 finds %lld; "
+                         "check that all nodes see the same files",
+                         key, (long long)sets[i].tokens, sets[i].path, (long long)tokens[i]);
+    return c->ops->agree(c, st, err);
+}
+
+uint64_t sn_trainer_past(const struct sn_trainer *t)
+{
+    const struct sn_config *c = t->env.config;
+    return sn_blend_past(&t->fit.blend, &c->data.train,
+                         sn_samples_before(&c->train, t->state.scalars.step + 1));
+}
+
+/* A blend whose counts were others would repeat samples, and leave some out. */
+static enum sn_status goes_on_from_past(const struct sn_trainer *t, struct sn_err *err)
+{
+    int64_t step = t->state.scalars.step;
+    if (t->train_data.n == 0 || t->state.scalars.blend == sn_trainer_past(t))
+        return SN_OK; /* or nothing is read: tokens are generated */
+    return sn_fail(err, SN_EINPUT,
+                   "%s: up to step %lld the run has read other sets, or other shares of them, than "
+                   "data.train, data.phases and train.global_batch say now; want them as they were "
+                   "and what is new in data.phases from step %lld on, or another run.output",
+                   t->env.config->path, (long long)step, (long long)step + 1);
+}
+
 static enum sn_status restore_all(struct sn_trainer *t, bool fresh, int64_t before,
                                   enum sn_status st, struct sn_err *err)
 {
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
+    SN_TRY(same_files(t, t->fit.train, t->fit.n_train, "train", err));
+    SN_TRY(same_files(t, t->fit.valid, t->fit.n_valid, "valid", err));
     SN_TRY(t->env.comm->ops->agree(t->env.comm, restore(t, fresh, before, err), err));
     state_to_scalars(t);
     log_factors(t);
@@ -262,6 +306,8 @@ static enum sn_status restore_all(struct sn_trainer *t, bool fresh, int64_t befo
                      "checkpoint: this rank found step %lld where rank 0 found %lld; check that "
                      "all nodes see the same checkpoint directory",
                      (long long)t->state.scalars.step, (long long)step);
+    if (st == SN_OK)
+        st = goes_on_from_past(t, err);
     return t->env.comm->ops->agree(t->env.comm, st, err);
 }
 

@@ -25,6 +25,7 @@ void sn_trainer_take_scalars(struct sn_trainer *t)
     t->state.scalars.skipped = s->skipped;
     t->state.scalars.loss_scale = s->loss_scale;
     memcpy(t->state.scalars.codec_level, s->codec_level, sizeof(s->codec_level));
+    t->state.scalars.blend = sn_trainer_past(t);
 }
 
 /* --- one phase on this rank ------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
-#include "lib/data/data_fit.h"
 #include "lib/data/data_tokenizer.h"
 #include "lib/exec/accelerator.h"
 #include "lib/state/weights.h"
@@ -26,50 +25,35 @@
 
 /* --- start ----------------------------------------------------------------------------------- */
 
-static enum sn_status open_data(struct sn_trainer *t, struct sn_loader *l, struct sn_data **data,
-                                const char *prefix, struct sn_err *err)
+static struct sn_loader loader_of(const struct sn_trainer *t, const struct sn_corpus *corpus)
 {
     const struct sn_config *c = t->env.config;
-    SN_TRY(sn_data_open(data, prefix, err));
-    *l = (struct sn_loader){.config = c,
-                            .data = *data,
-                            .rank = t->job->group_index[SN_GROUP_DATA],
-                            .ranks = t->job->group_size[SN_GROUP_DATA],
-                            .sequences = c->layout.micro_batch,
-                            .place = {.seq = c->model.seq,
-                                      .context = t->job->group_size[SN_GROUP_CONTEXT],
-                                      .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
-                                      .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
-                            .whole = t->sample,
-                            .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
-                            .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
-                            .samples = sn_data_samples(*data, c->model.seq)};
-    /* One rank looks for foreign tokens; each checks the samples that it takes. */
-    return t->env.comm->rank == 0 ? sn_data_scan(*data, c->model.vocab, SN_DATA_SCAN_BYTES, err)
-                                  : SN_OK;
+    return (struct sn_loader){.config = c,
+                              .corpus = corpus,
+                              .blend = &t->fit.blend,
+                              .rank = t->job->group_index[SN_GROUP_DATA],
+                              .ranks = t->job->group_size[SN_GROUP_DATA],
+                              .sequences = c->layout.micro_batch,
+                              .place = {.seq = c->model.seq,
+                                        .context = t->job->group_size[SN_GROUP_CONTEXT],
+                                        .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
+                                        .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
+                              .whole = t->sample,
+                              .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
+                              .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets)};
 }
 
-static enum sn_status open_valid(struct sn_trainer *t, struct sn_err *err)
+/* One rank looks at indices and for foreign tokens; each checks the samples that it takes. */
+static bool checks_data(const struct sn_trainer *t)
 {
-    const struct sn_config *c = t->env.config;
-    if (c->train.eval_every == 0 || !c->data.valid[0])
-        return SN_OK;
-    SN_TRY(open_data(t, &t->valid, &t->valid_data, c->data.valid, err));
-    SN_TRY(sn_data_fit_valid(t->valid_data, t->train_data, c, err));
-    t->eval_sequences = sn_data_eval_sequences(c, t->valid.samples);
-    return SN_OK;
+    return t->env.comm->rank == 0;
 }
 
 /* On rank 0: what of the data may surprise. */
 static enum sn_status warn_of_data(const struct sn_trainer *t, struct sn_err *err)
 {
-    const struct sn_data_fit fit = {.has_train = true,
-                                    .has_valid = t->valid_data != NULL,
-                                    .train_samples = t->train.samples,
-                                    .valid_samples = t->valid.samples,
-                                    .eval_sequences = t->eval_sequences};
     struct sn_str lines = {0};
-    sn_data_fit_warn(&lines, &fit, t->env.config);
+    sn_data_fit_warn(&lines, &t->fit, t->env.config);
     enum sn_status st = lines.failed ? sn_fail(err, SN_ENOMEM, "trainer: no memory") : SN_OK;
     sn_log_lines(SN_LOG_WARN, lines.p);
     sn_str_fini(&lines);
@@ -158,8 +142,8 @@ void sn_trainer_destroy(struct sn_trainer *t)
     sn_str_fini(&t->model_text);
     sn_str_fini(&t->layout_text);
     sn_ahead_fini(&t->ahead);
-    sn_data_close(t->train_data);
-    sn_data_close(t->valid_data);
+    sn_corpus_close(&t->train_data);
+    sn_corpus_close(&t->valid_data);
     sn_free(t->first_sample);
     sn_free(t->sample);
     sn_free(t->summaries);
@@ -326,18 +310,27 @@ static void mirror_fence(void *self)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err)
+static enum sn_status open_sets(struct sn_trainer *t, bool validates, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    if (!c->data.train[0])
+    if (c->data.train.n == 0)
         return sn_fail(err, SN_EINPUT,
                        "%s: data.train: missing; want the prefix of token files that sennit-data "
                        "build has made",
                        c->path);
-    SN_TRY(open_data(t, &t->train, &t->train_data, c->data.train, err));
-    SN_TRY(sn_data_fit_train(t->train_data, c, err));
+    SN_TRY(sn_corpus_open_train(&t->train_data, c, checks_data(t), err));
+    if (validates)
+        SN_TRY(sn_corpus_open_valid(&t->valid_data, c, checks_data(t), err));
+    SN_TRY(sn_data_fit_of(&t->fit, c, &t->train_data, &t->valid_data, err));
+    t->train = loader_of(t, &t->train_data);
+    t->valid = loader_of(t, &t->valid_data);
     return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
                                      : SN_OK;
+}
+
+enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err)
+{
+    return open_sets(t, false, err);
 }
 
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
@@ -350,12 +343,11 @@ enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 
 static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
 {
+    const struct sn_config *c = t->env.config;
     struct sn_data_tokenizer tokenizer;
     if (t->env.comm->rank == 0)
-        SN_TRY(sn_data_tokenizer_of_run(&tokenizer, t->env.config, err));
-    SN_TRY(sn_trainer_open_train(t, err));
-    if (!t->env.pace)
-        SN_TRY(open_valid(t, err));
+        SN_TRY(sn_data_tokenizer_of_run(&tokenizer, c, err));
+    SN_TRY(open_sets(t, !t->env.pace && c->train.eval_every > 0, err));
     return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
 }
 
@@ -420,12 +412,12 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_SAVED;
     else if (step >= last)
         *leave = 0;
-    if (t->valid_data && (every(c->train.eval_every, step) || step == c->train.steps) &&
+    if (t->valid_data.n > 0 && (every(c->train.eval_every, step) || step == c->train.steps) &&
         *leave <= 0) {
-        double loss;
-        SN_TRY(sn_trainer_evaluate(t, &loss, err));
+        struct sn_eval_report r = {.step = step};
+        SN_TRY(sn_trainer_evaluate(t, &r, err));
         if (t->metrics)
-            SN_TRY(sn_metrics_eval(t->metrics, step, loss, err));
+            SN_TRY(sn_metrics_eval(t->metrics, &r, err));
     }
     if (!t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step)))
         SN_TRY(sn_trainer_save(t, err));

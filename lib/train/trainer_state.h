@@ -7,6 +7,7 @@
 
 #include "lib/comm/solo.h"
 #include "lib/data/ahead.h"
+#include "lib/data/data_fit.h"
 #include "lib/data/loader.h"
 #include "lib/exec/meter.h"
 #include "lib/exec/timeline.h"
@@ -81,11 +82,11 @@ struct sn_trainer {
     struct sn_model *model;
     struct sn_job *job;
     struct sn_exec *exec;
-    struct sn_data *train_data, *valid_data;
+    struct sn_corpus train_data, valid_data; /* valid_data.n 0: nothing is evaluated */
+    struct sn_data_fit fit;
     struct sn_loader train, valid;
-    struct sn_ahead ahead;  /* on a device */
-    int64_t eval_sequences; /* of one evaluation */
-    int64_t *first_sample;  /* per micro-batch of a step */
+    struct sn_ahead ahead; /* on a device */
+    int64_t *first_sample; /* per micro-batch of a step */
     struct sn_state state;
     struct sn_str model_text, layout_text;
     bool is_loaded; /* from a checkpoint or a snapshot, not begun */
@@ -117,6 +118,8 @@ enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_stat
 /* The same from the newest checkpoint before step `before`; the run's begin where there is none. */
 enum sn_status sn_trainer_restore_before(struct sn_trainer *t, int64_t before, enum sn_status st,
                                          struct sn_err *err);
+/* What its samples so far were taken from, by the run file (sn_blend_past). */
+uint64_t sn_trainer_past(const struct sn_trainer *t);
 /* Afterwards: the weights to whoever computes with them. A failure is this rank's alone. */
 enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err);
 /* save.c. Before step 1: room for asynchronous saves, and the file that they are reported in. */
@@ -211,7 +214,8 @@ void sn_trainer_timed_begin(struct sn_trainer *t, int64_t step);
 enum sn_status sn_trainer_timed_end(struct sn_trainer *t, const struct sn_trainer_options *o,
                                     int64_t step, struct sn_err *err);
 
-/* evaluate.c: mean validation loss, on every rank. */
-enum sn_status sn_trainer_evaluate(struct sn_trainer *t, double *loss, struct sn_err *err);
+/* evaluate.c: mean validation loss of all sets and of each, on every rank. */
+enum sn_status sn_trainer_evaluate(struct sn_trainer *t, struct sn_eval_report *out,
+                                   struct sn_err *err);
 
 #endif

@@ -80,7 +80,7 @@ __attribute__((unused)) static void set_party(struct party *p, int64_t step)
 {
     for (int k = 0; k < p->n; k++) {
         p->rank[k].scalars =
-            (struct sn_state_scalars){step, step * 10, step - 1, 3, 1, 0.1f, {0}, 0};
+            (struct sn_state_scalars){step, step * 10, step - 1, 3, 1, 0.1f, {0}, 0, 0};
         for (int i = 0; i < p->rank[k].n_tensors; i++) {
             struct sn_state_tensor *t = &p->box[k][i];
             uint64_t key = key_of(t, step);

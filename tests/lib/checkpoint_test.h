@@ -74,7 +74,8 @@ __attribute__((unused)) static void free_state(struct sn_state *s)
  * are there too. */
 __attribute__((unused)) static void set_state(struct sn_state *s, int64_t step)
 {
-    s->scalars = (struct sn_state_scalars){step, step * 12345678901, step - 1, 3, 1, 0.1f, {0}, 0};
+    s->scalars =
+        (struct sn_state_scalars){step, step * 12345678901, step - 1, 3, 1, 0.1f, {0}, 0, 0};
     for (int i = 0; i < N; i++) {
         uint64_t key = sn_rng_key((uint64_t)step * N + (uint64_t)i, "state");
         for (size_t k = 0; k < bytes_of(&s->tensors[i]) / 4; k++) {

@@ -138,14 +138,14 @@ static void scalars_are_compared(void)
 {
     struct both x;
     setup(&x);
-    x.of_b.scalars = (struct sn_state_scalars){8, 701, 6, 2, 0, 0.5f, {[SN_CODED_ZERO] = 2}, 2};
+    x.of_b.scalars = (struct sn_state_scalars){8, 701, 6, 2, 0, 0.5f, {[SN_CODED_ZERO] = 2}, 2, 9};
     x.of_b.model_text = "model:\n  family: llama\n  hidden: 128\n  heads: 4\n";
     tap_text(compare(&x, 1 << 20),
              "step: 7 against 8\ntokens: 700 against 701\nskipped: 1 against 0\n"
-             "loss_scale: 8 against 0.5\nadapter_scale: 0 against 2\ncodec_level of zero: 0 "
-             "against 2\nmodel: 'hidden: 64' against 'hidden: 128'\n",
+             "loss_scale: 8 against 0.5\nadapter_scale: 0 against 2\nblend: 0 against 9\n"
+             "codec_level of zero: 0 against 2\nmodel: 'hidden: 64' against 'hidden: 128'\n",
              "each has its line");
-    tap_ok(x.d.scalars == 7, "and is counted");
+    tap_ok(x.d.scalars == 8, "and is counted");
     x.of_b.scalars = x.of_a.scalars;
     x.of_b.model_text = "model:\n  family: llama\n  hidden: 64\n";
     tap_text(compare(&x, 1 << 20), "model: 'heads: 4' against ''\n", "a line less is told");

@@ -32,16 +32,17 @@ static void make_list(struct list *l, int number, const char *file)
                                               .hashes = l->hashes + 3};
     l->tensors[1] = (struct sn_manifest_tensor){"model", "w", 300, 30, SN_BF16, 1, l->pieces};
     l->tensors[0] = (struct sn_manifest_tensor){"exp_avg", "v", 5, 1, SN_F32, 1, l->pieces + 1};
-    l->m = (struct sn_manifest){.scalars = {100, 1L << 60, 99, 3, 1, 0.1f, {0}, 0.3f},
-                                .model_text = "model:\n  family: \"llama\"\n",
-                                .layout_text = "layout:\n\ttensor: 2\n",
-                                .config_hash = 0xfedcba9876543210,
-                                .block = 4096,
-                                .n_shards = 1,
-                                .shards = &l->shard,
-                                .n_tensors = number == 0 ? 2 : 1,
-                                .n_pieces = number == 0 ? 2 : 1,
-                                .tensors = number == 0 ? l->tensors : l->tensors + 1};
+    l->m = (struct sn_manifest){
+        .scalars = {100, 1L << 60, 99, 3, 1, 0.1f, {0}, 0.3f, 0x8123456789abcdef},
+        .model_text = "model:\n  family: \"llama\"\n",
+        .layout_text = "layout:\n\ttensor: 2\n",
+        .config_hash = 0xfedcba9876543210,
+        .block = 4096,
+        .n_shards = 1,
+        .shards = &l->shard,
+        .n_tensors = number == 0 ? 2 : 1,
+        .n_pieces = number == 0 ? 2 : 1,
+        .tensors = number == 0 ? l->tensors : l->tensors + 1};
 }
 
 static void text_and_back_is_the_same(void)
@@ -62,7 +63,7 @@ static void text_and_back_is_the_same(void)
                back.schema == SN_MANIFEST_SCHEMA,
            "types, places and hashes are there");
     tap_ok(back.scalars.tokens == 1L << 60 && back.scalars.loss_scale == 0.1f &&
-               back.scalars.adapter_scale == 0.3f &&
+               back.scalars.adapter_scale == 0.3f && back.scalars.blend == 0x8123456789abcdefu &&
                back.config_hash == l.m.config_hash,
            "and the scalars");
     tap_text(back.model_text, l.m.model_text, "the model's text");

@@ -240,7 +240,9 @@ static struct sn_config config_of(const struct scene *s, const char *dir)
     c.checkpoint.every = s->every;
     c.checkpoint.async = s->async;
     (void)snprintf(c.run.output, sizeof(c.run.output), "%s", dir);
-    (void)snprintf(c.data.train, sizeof(c.data.train), "%s/tok", dir);
+    char prefix[SN_PATH_MAX];
+    (void)snprintf(prefix, sizeof(prefix), "%s/tok", dir);
+    sn_sets_take(&c.data.train, prefix);
     return c;
 }
 

@@ -68,8 +68,40 @@ static void values_arrive(const struct place *p)
     tap_text(c.train.freeze[0], "*.norm?.*", "the first");
     tap_text(c.train.freeze[1], "\xc3\xa9", "the second");
     tap_ok(c.train.schedule.kind == SN_LR_LINEAR && c.train.schedule.warmup == 7, "schedule");
-    tap_ok(c.data.order == SN_ORDER_SEQUENTIAL && !c.data.valid[0], "data");
+    tap_ok(c.data.order == SN_ORDER_SEQUENTIAL && c.data.valid.n == 0, "data");
     tap_ok(c.layout.data == 2 && c.layout.bucket == 3 << 19, "layout, a size with a fraction");
+}
+
+static void sets_of_data_are_read(const struct place *p)
+{
+    double w[SN_SETS_MAX];
+    struct sn_config c = good(
+        p, MODEL "train: {steps: 9, global_batch: 8, eval_every: 3}\n"
+                 "data:\n"
+                 "  train:\n"
+                 "    - {path: x/web.bin, weight: 0.7, valid: x/web-valid}\n"
+                 "    - {path: \"y z/tok\", name: code, weight: 3e-1, epochs: 2.5, valid: q}\n"
+                 "    - {path: late}\n"
+                 "  valid: v/all\n"
+                 "  phases: [{from_step: 5, weights: {late: 2, web: 1}}]\n");
+    const struct sn_data_sets *t = &c.data.train;
+    tap_ok(t->n == 3 && t->is_list && t->set[1].weight == 0.3 && t->set[1].epochs == 2.5 &&
+               t->set[2].weight == 0,
+           "sets, their weights and limits");
+    tap_text(sn_set_name(t, 0), "web", "a name is the path's last part");
+    tap_text(sn_set_path(t, 1), "y z/tok", "or its own, beside any path");
+    tap_ok(sn_valid_sets(&c.data) == 3 && strcmp(sn_valid_set(&c.data, 0).name, "valid") == 0 &&
+               strcmp(sn_valid_set(&c.data, 1).name, "web") == 0 &&
+               strcmp(sn_valid_set(&c.data, 2).path, "q") == 0,
+           "what is validated is data.valid, and what sets have");
+    tap_ok(sn_phase_weights(&c.data, -1, w) && w[0] == 0.7 && w[2] == 0 &&
+               sn_phase_weights(&c.data, 0, w) && w[0] == 1 && w[1] == 0 && w[2] == 2,
+           "a phase has the weights that it names");
+    struct sn_str text = {0};
+    sn_config_format(&text, &c);
+    struct sn_config back = good(p, text.p);
+    tap_ok(memcmp(&back.data, &c.data, sizeof(c.data)) == 0, "what is written is read again");
+    sn_str_fini(&text);
 }
 
 static void a_decay_is_a_tenth_of_the_steps(const struct place *p)
@@ -355,6 +387,7 @@ int main(void)
     defaults_follow_the_family(&p);
     defaults_are_those_of_the_table(&p);
     values_arrive(&p);
+    sets_of_data_are_read(&p);
     a_decay_is_a_tenth_of_the_steps(&p);
     keys_not_built_accept_off(&p);
     gathered_weights_stay_in_some_layers(&p);

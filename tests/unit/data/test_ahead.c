@@ -18,7 +18,8 @@ struct batch {
 
 struct world {
     struct sn_config config;
-    struct sn_data *data;
+    struct sn_corpus corpus;
+    struct sn_blend blend;
     struct batch now; /* where the loader writes */
     struct sn_loader loader;
     struct sn_ahead ahead;
@@ -37,23 +38,29 @@ static void begin(struct world *w, bool is_bad)
     w->config.model.seq = SEQ;
     w->config.model.vocab = VOCAB;
     w->config.train.global_batch = BATCH;
+    w->config.train.steps = STEPS;
+    sn_sets_take(&w->config.data.train, "ahead");
     w->config.data.order = SN_ORDER_SEQUENTIAL;
     w->config.layout.micro_batch = BATCH / MICROS;
     if (sn_data_writer_create(&f, "ahead", 8, &err) != SN_OK ||
         sn_data_writer_add(f, token, STEPS * BATCH * SEQ + 1, &err) != SN_OK ||
-        sn_data_writer_finish(f, &err) != SN_OK || sn_data_open(&w->data, "ahead", &err) != SN_OK) {
+        sn_data_writer_finish(f, &err) != SN_OK ||
+        sn_corpus_open_train(&w->corpus, &w->config, false, &err) != SN_OK) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }
     sn_data_writer_destroy(f);
+    int64_t samples = sn_data_samples(w->corpus.set[0], SEQ);
+    if (sn_blend_of_run(&w->blend, &w->config, &samples, &err) != SN_OK)
+        abort();
     w->loader = (struct sn_loader){.config = &w->config,
-                                   .data = w->data,
+                                   .corpus = &w->corpus,
+                                   .blend = &w->blend,
                                    .ranks = 1,
                                    .sequences = w->config.layout.micro_batch,
                                    .place = {.seq = SEQ},
                                    .ids = w->now.ids,
-                                   .targets = w->now.targets,
-                                   .samples = sn_data_samples(w->data, SEQ)};
+                                   .targets = w->now.targets};
     if (sn_ahead_init(&w->ahead, &w->loader, TOKENS, MICROS, &err) != SN_OK)
         abort();
 }
@@ -61,7 +68,7 @@ static void begin(struct world *w, bool is_bad)
 static void end(struct world *w)
 {
     sn_ahead_fini(&w->ahead);
-    sn_data_close(w->data);
+    sn_corpus_close(&w->corpus);
 }
 
 /* As the trainer does; time: is there some while the step is made? */

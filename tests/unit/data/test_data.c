@@ -386,7 +386,7 @@ static void each_epoch_shows_each_sample_once(void)
         bool once = true;
         for (int k = 0; k < SAMPLES; k++) {
             int64_t number = (int64_t)epoch * SAMPLES + k;
-            int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 1234, SAMPLES, number);
+            int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 1234, 0, SAMPLES, number);
             once = once && i >= 0 && i < SAMPLES && ++seen[i < 0 ? 0 : i % SAMPLES] == 1;
             first_orders[epoch][k] = i;
         }
@@ -408,17 +408,17 @@ static void order_depends_on_its_arguments_alone(void)
 {
     bool repeats = true, seeds_differ = false;
     for (int number = 0; number < 60; number++) {
-        int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number);
-        repeats = repeats && i == sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 50, number);
-        seeds_differ = seeds_differ || i != sn_data_sample_of(SN_ORDER_SHUFFLED, 8, 50, number);
+        int64_t i = sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 0, 50, number);
+        repeats = repeats && i == sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 0, 50, number);
+        seeds_differ = seeds_differ || i != sn_data_sample_of(SN_ORDER_SHUFFLED, 8, 0, 50, number);
     }
     tap_ok(repeats, "a sample's number decides");
     tap_ok(seeds_differ, "another seed is another order");
-    tap_ok(sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 3) == 3 &&
-               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 50, 6 * 8 + 5) == 3 &&
-               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 9, 1, 1000000006LL * 4096 + 4095) == 0,
+    tap_ok(sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 0, 50, 3) == 3 &&
+               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 7, 0, 50, 6 * 8 + 5) == 3 &&
+               sn_data_sample_of(SN_ORDER_SEQUENTIAL, 9, 0, 1, 1000000006LL * 4096 + 4095) == 0,
            "sequential is the number modulo the samples");
-    tap_ok(sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 1, 5) == 0, "one sample is always itself");
+    tap_ok(sn_data_sample_of(SN_ORDER_SHUFFLED, 7, 0, 1, 5) == 0, "one sample is always itself");
 }
 
 /* --- memory --------------------------------------------------------------------------------- */

@@ -29,9 +29,11 @@ static void write_tokens(const char *prefix, int n, int vocab)
 
 static struct sn_config config(void)
 {
-    struct sn_config c = {.model = {.vocab = 100, .seq = 64},
-                          .train = {.global_batch = 4, .eval_every = 10, .eval_sequences = 8},
-                          .data = {.train = "train", .valid = "valid"}};
+    struct sn_config c = {
+        .model = {.vocab = 100, .seq = 64},
+        .train = {.steps = 1, .global_batch = 4, .eval_every = 10, .eval_sequences = 8}};
+    sn_sets_take(&c.data.train, "train");
+    sn_sets_take(&c.data.valid, "valid");
     (void)snprintf(c.path, sizeof(c.path), "run.yaml");
     return c;
 }
@@ -57,7 +59,8 @@ static void enough_is_silence(void)
     write_tokens("valid", 600, 100);
     said(&c, "", "", "enough of everything");
     (void)sn_data_fit_find(&f, &c, NULL);
-    tap_ok(f.has_train && f.train_samples == 15 && f.valid_samples == 9 && f.eval_sequences == 8,
+    tap_ok(f.has_train && f.train[0].samples == 15 && f.valid[0].samples == 9 &&
+               sn_data_eval_sequences(&c, f.valid[0].samples) == 8,
            "samples are counted");
 }
 
@@ -118,7 +121,7 @@ static void what_is_elsewhere_is_said(void)
 {
     struct sn_config c = config();
     write_tokens("train", 1000, 100);
-    (void)snprintf(c.data.valid, sizeof(c.data.valid), "gone.bin");
+    sn_sets_take(&c.data.valid, "gone.bin");
     said(&c, "",
          "run.yaml: data.valid: neither gone.idx nor gone.bin is on this host, so the data was not "
          "looked at\n",
@@ -128,7 +131,8 @@ static void what_is_elsewhere_is_said(void)
          "gone.idx: there is no such file; 'sennit-data build -o PREFIX' writes PREFIX.bin and "
          "PREFIX.idx",
          "", "half a pair is an error");
-    c.data.train[0] = c.data.valid[0] = '\0';
+    sn_sets_take(&c.data.train, "");
+    sn_sets_take(&c.data.valid, "");
     said(&c, "", "", "a plan needs no data");
 }
 

@@ -270,7 +270,9 @@ static struct sn_config config_of(const struct row *r, const char *base)
     c.train.steps = STEPS;
     c.checkpoint.every = 0;
     (void)snprintf(c.run.output, sizeof(c.run.output), "%s/out", base);
-    (void)snprintf(c.data.train, sizeof(c.data.train), "%s/tok", base);
+    char prefix[SN_PATH_MAX];
+    (void)snprintf(prefix, sizeof(prefix), "%s/tok", base);
+    sn_sets_take(&c.data.train, prefix);
     return c;
 }
 

@@ -103,8 +103,10 @@ static struct sn_config config(enum sn_dtype precision, const char *dir)
     struct sn_config c = {0};
     c.run.seed = 3;
     (void)snprintf(c.run.output, sizeof(c.run.output), "%s", dir);
-    (void)snprintf(c.data.train, sizeof(c.data.train), "%s/tok", dir);
-    (void)snprintf(c.data.valid, sizeof(c.data.valid), "%s/tok", dir);
+    char prefix[SN_PATH_MAX];
+    (void)snprintf(prefix, sizeof(prefix), "%s/tok", dir);
+    sn_sets_take(&c.data.train, prefix);
+    sn_sets_take(&c.data.valid, prefix);
     c.model = (struct sn_model_config){.family = SN_LLAMA,
                                        .activation = SN_SILU,
                                        .layers = 2,

@@ -1,0 +1,79 @@
+/*
+ * rules_data.c - the rules between the sets of data.train, data.valid and data.phases.
+ */
+#include "lib/config/settings.h"
+
+#include <string.h>
+
+static enum sn_status phases_name_sets(const struct sn_config *c, const struct sn_settings *s,
+                                       struct sn_err *err)
+{
+    const struct sn_data_phases *p = &c->data.phases;
+    if (p->n > 0 && !c->data.train.is_list)
+        return sn_settings_fail(s, "data.phases", err,
+                                "needs sets with names; want data.train: [{path: PREFIX}, ...]");
+    for (int i = 0; i < p->n_parts; i++) {
+        const char *name = p->texts.text + p->part[i].name;
+        if (sn_set_find(&c->data.train, name) < 0)
+            return sn_settings_fail(s, "data.phases", err,
+                                    "data.train has no set '%s'; want names of its sets, such as "
+                                    "'%s'",
+                                    name, sn_set_name(&c->data.train, 0));
+    }
+    return SN_OK;
+}
+
+/* A set that no step would read. */
+static enum sn_status sets_have_parts(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
+{
+    const struct sn_data_config *d = &c->data;
+    double weight[SN_SETS_MAX];
+    bool has_part[SN_SETS_MAX] = {false}, begins = d->phases.n > 0 && d->phases.from_step[0] == 1;
+    if (!begins && !sn_phase_weights(d, -1, weight))
+        return SN_OK; /* all do, by size */
+    if (begins && sn_phase_weights(d, -1, weight))
+        return sn_settings_fail(s, "data.phases", err,
+                                "a phase from step 1 on leaves nothing to data.train's own "
+                                "weights; leave those out, or let it begin later");
+    for (int phase = begins ? 0 : -1; phase < d->phases.n; phase++) {
+        (void)sn_phase_weights(d, phase, weight);
+        for (int i = 0; i < d->train.n; i++)
+            has_part[i] = has_part[i] || weight[i] > 0;
+    }
+    for (int i = 0; i < d->train.n; i++)
+        if (!has_part[i])
+            return sn_settings_fail(s, "data.train", err,
+                                    "set '%s' has no weight where others have, and no phase names "
+                                    "it; want a weight, or leave the set out",
+                                    sn_set_name(&d->train, i));
+    return SN_OK;
+}
+
+static enum sn_status validation_has_names(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    int n = sn_valid_sets(&c->data);
+    if (n > SN_SETS_MAX)
+        return sn_settings_fail(s, "data.valid", err,
+                                "%d sets are validated with those of data.train; want at most %d",
+                                n, SN_SETS_MAX);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            const char *name = sn_valid_set(&c->data, i).name;
+            if (strcmp(name, sn_valid_set(&c->data, k).name) == 0)
+                return sn_settings_fail(s, "data.valid", err,
+                                        "'%s' is validated in data.train (valid), too; want "
+                                        "another name, or one of them",
+                                        name);
+        }
+    return SN_OK;
+}
+
+enum sn_status sn_rule_data(const struct sn_config *c, const struct sn_settings *s,
+                            struct sn_err *err)
+{
+    SN_TRY(phases_name_sets(c, s, err));
+    SN_TRY(sets_have_parts(c, s, err));
+    return validation_has_names(c, s, err);
+}

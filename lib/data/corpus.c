@@ -1,0 +1,130 @@
+#include "lib/data/corpus.h"
+
+#include "lib/base/rng.h"
+#include "lib/config/batch.h"
+#include "lib/data/data_fit.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* --- files -------------------------------------------------------------------------------------- */
+
+static enum sn_status open_set(struct sn_corpus *out, const char *path, const struct sn_config *c,
+                               bool checks, struct sn_err *err)
+{
+    struct sn_data **d = &out->set[out->n];
+    SN_TRY((checks ? sn_data_open : sn_data_open_checked)(d, path, err));
+    out->n++;
+    return checks ? sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
+}
+
+enum sn_status sn_corpus_open_train(struct sn_corpus *out, const struct sn_config *c, bool checks,
+                                    struct sn_err *err)
+{
+    *out = (struct sn_corpus){0};
+    for (int i = 0; i < c->data.train.n; i++)
+        SN_TRY(open_set(out, sn_set_path(&c->data.train, i), c, checks, err));
+    return SN_OK;
+}
+
+enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_config *c, bool checks,
+                                    struct sn_err *err)
+{
+    *out = (struct sn_corpus){0};
+    for (int i = 0; i < sn_valid_sets(&c->data); i++)
+        SN_TRY(open_set(out, sn_valid_set(&c->data, i).path, c, checks, err));
+    return SN_OK;
+}
+
+void sn_corpus_close(struct sn_corpus *c)
+{
+    for (int i = 0; i < c->n; i++)
+        sn_data_close(c->set[i]);
+    *c = (struct sn_corpus){0};
+}
+
+/* --- order -------------------------------------------------------------------------------------- */
+
+static enum sn_status add_phase(struct sn_blend *b, const struct sn_config *c, int phase,
+                                struct sn_err *err)
+{
+    double weight[SN_SETS_MAX];
+    uint64_t share[SN_SETS_MAX];
+    bool is_said = sn_phase_weights(&c->data, phase, weight);
+    for (int i = 0; i < b->n && !is_said; i++)
+        weight[i] = (double)b->samples[i];
+    if (!sn_blend_shares(share, weight, b->n))
+        return sn_fail(err, SN_EINPUT,
+                       "%s: data.%s: a set's weight is less than one in %lld of all; want a larger "
+                       "one, or leave the set out",
+                       c->path, phase < 0 ? "train" : "phases", 1LL << 32);
+    int64_t first = phase < 0 ? 0 : sn_samples_before(&c->train, c->data.phases.from_step[phase]);
+    sn_blend_add_phase(b, first, share);
+    return SN_OK;
+}
+
+/* The step that takes sample `number`. */
+static int64_t step_of(const struct sn_train_config *t, int64_t number)
+{
+    int64_t low = 1, high = t->steps;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (sn_samples_before(t, middle + 1) > number)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Is there enough of a set for all steps? */
+static enum sn_status check_epochs(const struct sn_blend *b, const struct sn_config *c, int set,
+                                   struct sn_err *err)
+{
+    char hint[64] = "";
+    const struct sn_data_sets *s = &c->data.train;
+    int64_t end = sn_samples_before(&c->train, c->train.steps + 1);
+    double most = floor(s->set[set].epochs * (double)b->samples[set]);
+    int64_t limit = most < 0x1p62 ? (int64_t)most : INT64_MAX;
+    int64_t at = s->set[set].epochs > 0 ? sn_blend_exceeds(b, set, limit, end) : -1;
+    if (at < 0)
+        return SN_OK;
+    int64_t step = step_of(&c->train, at - 1), given = sn_blend_given(b, set, end);
+    if (step > 1)
+        (void)snprintf(hint, sizeof(hint), ", train.steps: %lld", (long long)step - 1);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: data.train: set '%s' has %lld sequences in %g epochs; they are used up in "
+                   "step %lld of %lld, and all steps take %lld; want epochs: %g%s, or a smaller "
+                   "weight",
+                   c->path, sn_set_name(s, set), (long long)limit, s->set[set].epochs,
+                   (long long)step, (long long)c->train.steps, (long long)given,
+                   ceil(100 * (double)given / (double)b->samples[set]) / 100, hint);
+}
+
+enum sn_status sn_blend_of_run(struct sn_blend *out, const struct sn_config *c,
+                               const int64_t samples[], struct sn_err *err)
+{
+    const struct sn_data_phases *p = &c->data.phases;
+    *out = (struct sn_blend){.n = c->data.train.n};
+    for (int i = 0; i < out->n; i++)
+        out->samples[i] = samples[i];
+    for (int phase = p->n > 0 && p->from_step[0] == 1 ? 0 : -1; phase < p->n; phase++)
+        SN_TRY(add_phase(out, c, phase, err));
+    for (int i = 0; i < out->n; i++)
+        SN_TRY(check_epochs(out, c, i, err));
+    return SN_OK;
+}
+
+uint64_t sn_blend_past(const struct sn_blend *b, const struct sn_data_sets *sets, int64_t number)
+{
+    uint64_t past = 0;
+    if (sn_blend_given(b, 0, number) == number)
+        return 0;
+    for (int i = 0; i < b->n; i++) {
+        int64_t given = sn_blend_given(b, i, number);
+        if (given > 0)
+            past = sn_rng_mix(sn_rng_mix(sn_rng_key(past, sn_set_name(sets, i)), (uint64_t)given),
+                              (uint64_t)b->samples[i]);
+    }
+    return past;
+}

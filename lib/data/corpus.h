@@ -1,0 +1,33 @@
+/*
+ * corpus.h - the sets of token files that a run trains on, or validates on, open; and in which order the
+ * run takes samples of those that it trains on.
+ */
+#ifndef SN_CORPUS_H
+#define SN_CORPUS_H
+
+#include "lib/data/blend.h"
+#include "lib/data/data.h"
+
+struct sn_corpus {
+    int n;
+    struct sn_data *set[SN_SETS_MAX];
+};
+
+/* The sets of data.train, or those that are validated (sn_valid_set). `checks`: their indices whole, and
+ * their tokens as sn_data_scan looks at them; else another rank does that. The caller closes, also after
+ * a failure. */
+enum sn_status sn_corpus_open_train(struct sn_corpus *out, const struct sn_config *c, bool checks,
+                                    struct sn_err *err);
+enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_config *c, bool checks,
+                                    struct sn_err *err);
+void sn_corpus_close(struct sn_corpus *c); /* a zeroed one too */
+
+/* Samples of sets, in the order of data.train, into the blend of all of the run's steps. SN_EINPUT: a
+ * share is too small, or a set is used up before the last step (epochs). */
+enum sn_status sn_blend_of_run(struct sn_blend *out, const struct sn_config *c,
+                               const int64_t samples[], struct sn_err *err);
+/* What a run's samples before `number` were taken from: equal where sets of the same names and sizes
+ * gave the same counts; 0: the first set alone gave all, as one set does. */
+uint64_t sn_blend_past(const struct sn_blend *b, const struct sn_data_sets *sets, int64_t number);
+
+#endif

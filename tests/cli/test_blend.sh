@@ -1,0 +1,73 @@
+#!/bin/sh
+# test_blend.sh - runs on blends of data sets: planned, trained on any number of ranks and over a change of
+# weights, resumed in another layout, and refused where the blend is not the one that the run has read.
+. tests/lib/tap.sh
+. tests/lib/train.sh
+
+train=$BUILD/bin/sennit-train plan=$BUILD/bin/sennit-plan
+part() { # name file
+    "$BUILD/bin/sennit-data" build --text "$2" -o "$tmp/$1" --valid 0.2 >/dev/null
+}
+part style docs/STYLE.md
+part license LICENSE
+part bits docs/BITS.md
+
+sets="{path: $tmp/style, weight: 0.55, valid: $tmp/style-valid}, {path: $tmp/license, weight: 0.3, name: law}, {path: $tmp/bits, epochs: 2}"
+phases="[{from_step: 5, weights: {style: 1, bits: 2.5}}]"
+given() { # name layout [sets [phases]]: a run file of 8 steps
+    steps=8 eval_every=4 layers=2 hidden=32 ffn=48 seq=16 run_file "$tmp/$1.yaml" "$tmp/$1"
+    sed -i "s|^data: .*|data: {train: [${3-$sets}], valid: [{path: $tmp/license-valid, name: law}], phases: ${4-$phases}}|
+        s/^layout: {micro_batch: 1, /layout: {$2, /" "$tmp/$1.yaml"
+}
+numbers() { # name
+    for key in loss val_loss; do metric $key "$tmp/$1/metrics.jsonl"; done >"$tmp/$1.numbers"
+}
+same() { # what name reference
+    numbers "$2"
+    within "$1: losses are those of one rank in one go" "$(worst "$tmp/$2.numbers" "$tmp/$3.numbers")" 1e-5
+}
+
+# --- one rank -------------------------------------------------------------------------------------
+given one "micro_batch: 1"
+run "$plan" "$tmp/one.yaml"
+is "a blend is planned" "$rc" 0
+like "with shares" "$out" "^  style: 64.71 %, 28.57 % from step 5 of $tmp/style, [0-9]+ tokens, [0-9]+ sequences of 16, 0.[0-9]+ times$"
+like "of a set that comes later, too" "$out" "^  bits: 0 %, 71.43 % from step 5 of $tmp/bits, "
+like "and validation by name" "$out" "^validation: law: $tmp/license-valid has [0-9]+ sequences, an evaluation takes 12"
+run "$train" "$tmp/one.yaml"
+is "one rank trains" "$rc" 0
+like "losses are told by set" "$err" 'step 8  validation loss [0-9.]+ \(law [0-9.]+, style [0-9.]+\)$'
+like "in the metrics, too" "$(grep '"step": 8, "val' "$tmp/one/metrics.jsonl")" '^{"step": 8, "val_loss": [0-9.]+, "val_losses": {"law": [0-9.]+, "style": [0-9.]+}}$'
+is "the loss of all is their mean" "$(awk -F'[:,} ]+' '/val_losses/ { printf "%.5f ", $5 - ($8 + $10) / 2 }' "$tmp/one/metrics.jsonl" | tr -d '-')" '0.00000 0.00000 '
+numbers one
+
+# --- ranks, and another layout after a resume -------------------------------------------------------
+given four "data: 4, micro_batch: 3"
+run mpi 4 "$train" "$tmp/four.yaml" --stop-after 3
+is "four ranks train" "$rc" 0
+given two "pipeline: 2, micro_batch: 2"
+sed -i "s|$tmp/two|$tmp/four|" "$tmp/two.yaml"
+run mpi 2 "$train" "$tmp/two.yaml"
+is "two stages go on" "$rc" 0
+same "four ranks, then two stages" four one
+
+# --- the blend that was read -----------------------------------------------------------------------
+refused() { # what pattern
+    run "$train" "$tmp/$name.yaml"
+    is "$1: exit 2" "$rc" 2
+    like "and why" "$err" "$2"
+}
+name=other
+given other "micro_batch: 1" "$(printf '%s' "$sets" | sed 's/0.55/0.5/')"
+sed -i "s|$tmp/other|$tmp/four|; s/steps: 8/steps: 9/" "$tmp/other.yaml"
+refused "other weights than those of the steps so far" 'up to step 8 the run has read other sets, or other shares of them, than data.train, data.phases and train.global_batch say now; want them as they were and what is new in data.phases from step 9 on'
+given later "micro_batch: 1" "$sets" "[{from_step: 5, weights: {style: 1, bits: 2.5}}, {from_step: 9, weights: {law: 1}}]"
+sed -i "s|$tmp/later|$tmp/four|; s/steps: 8/steps: 9/" "$tmp/later.yaml"
+run "$train" "$tmp/later.yaml"
+is "a phase that is new goes on" "$rc" 0
+given small "micro_batch: 1" "$(printf '%s' "$sets" | sed 's/epochs: 2/epochs: 0.001/')"
+name=small
+refused "a set that is used up" "data.train: set 'bits' has 0 sequences in 0.001 epochs; they are used up in step 5 of 8, and all steps take [0-9]+; want epochs: 0.[0-9]+, train.steps: 4, or a smaller weight"
+run "$plan" "$tmp/small.yaml"
+is "the plan says so, too" "$rc" 2
+tap_done
