@@ -142,6 +142,19 @@ static void add_departs(struct sn_str *out, const struct sn_history *h)
         sn_jsonl_texts(out, "departs", says, n);
 }
 
+static void add_sets(struct sn_str *out, const struct sn_history *h)
+{
+    struct sn_str sets = {0};
+    for (int64_t i = 0; i < h->n_sets && i < SN_HISTORY_SETS; i++) {
+        struct sn_str one = {0};
+        sn_jsonl_real(&one, "share", h->set[i].share);
+        sn_jsonl_real(&one, "epochs", h->set[i].epochs);
+        object(&sets, h->set[i].name, &one);
+    }
+    if (h->n_sets > 0)
+        object(out, "sets", &sets);
+}
+
 static void add_progress(struct sn_str *out, const struct sn_history *h, double now)
 {
     whole(out, "step", h->step, -1);
@@ -159,6 +172,7 @@ static void add_progress(struct sn_str *out, const struct sn_history *h, double 
         text(out, "gpu_throttle", h->gpu_throttle);
     }
     add_departs(out, h);
+    add_sets(out, h);
     whole(out, "tokens", h->tokens, -1);
     sn_jsonl_real(out, "tokens_per_s", h->tokens_per_s);
     sn_jsonl_real(out, "mfu", h->mfu);

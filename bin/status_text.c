@@ -44,6 +44,20 @@ static void add_hosts(struct sn_str *out, const struct sn_history_attempt *a)
         sn_str_add(out, ", spare %s", a->spares);
 }
 
+static void say_sets(struct sn_str *out, const struct sn_history *h)
+{
+    enum { SHOWN = 6 };
+    if (h->n_sets == 0)
+        return;
+    name(out, "data");
+    for (int64_t i = 0; i < h->n_sets && i < SHOWN; i++)
+        sn_str_add(out, "%s%s %.1f %% (%.3g epochs)", i ? ", " : "", h->set[i].name,
+                   100 * h->set[i].share, h->set[i].epochs);
+    if (h->n_sets > SHOWN)
+        sn_str_add(out, ", and %" PRId64 " more", h->n_sets - SHOWN);
+    sn_str_add(out, ", up to step %" PRId64 "\n", h->sets_step);
+}
+
 static void say_progress(struct sn_str *out, const struct sn_history *h)
 {
     char buf[24];
@@ -62,6 +76,7 @@ static void say_progress(struct sn_str *out, const struct sn_history *h)
     if (isfinite(h->grad_norm))
         sn_str_add(out, ", gradient norm %.3f", h->grad_norm);
     sn_str_add(out, "\n");
+    say_sets(out, h);
     if (isfinite(h->max_vio)) {
         name(out, "experts");
         sn_str_add(out, "MaxVio %.3f, of the worst layer %.3f\n", h->max_vio, h->max_vio_worst);

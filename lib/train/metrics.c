@@ -268,6 +268,21 @@ enum sn_status sn_metrics_eval(struct sn_metrics *m, const struct sn_eval_report
     return flush(m, err);
 }
 
+enum sn_status sn_metrics_sets(struct sn_metrics *m, int64_t step, const struct sn_set_report *r,
+                               int n, struct sn_err *err)
+{
+    (void)fprintf(m->file, "{\"step\": %lld, \"sets\": {", (long long)step);
+    for (int i = 0; i < n; i++) {
+        (void)fprintf(m->file, "%s\"%s\": {\"sequences\": %lld, \"tokens\": %lld", i ? ", " : "",
+                      r[i].name, (long long)r[i].sequences, (long long)r[i].tokens);
+        number(m->file, "share", r[i].share);
+        number(m->file, "epochs", r[i].epochs);
+        (void)fprintf(m->file, "}");
+    }
+    (void)fprintf(m->file, "}}\n");
+    return flush(m, err);
+}
+
 enum sn_status sn_metrics_save(struct sn_metrics *m, const struct sn_save_report *r,
                                struct sn_err *err)
 {

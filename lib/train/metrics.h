@@ -72,6 +72,14 @@ struct sn_eval_report {
 /* The mean over the tokens of all sets, and where they have names that of each. */
 enum sn_status sn_metrics_eval(struct sn_metrics *m, const struct sn_eval_report *r,
                                struct sn_err *err);
+/* What a set has given so far. */
+struct sn_set_report {
+    const char *name;
+    int64_t sequences, tokens;
+    double share, epochs; /* of all tokens so far; how often it was read */
+};
+enum sn_status sn_metrics_sets(struct sn_metrics *m, int64_t step, const struct sn_set_report *r,
+                               int n, struct sn_err *err);
 struct sn_save_report {
     int64_t step, bytes; /* of all ranks */
     double stall;        /* seconds that the step loop stood still */

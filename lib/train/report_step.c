@@ -1,8 +1,10 @@
 /*
- * report_step.c - what the report of a step says of routers, and of the machine's peak.
+ * report_step.c - what the report of a step says of routers, and of the machine's peak; and what sets of
+ * data have given.
  */
 #include "lib/exec/accelerator.h"
 #include "lib/exec/peak.h"
+#include "lib/config/batch.h"
 #include "lib/train/trainer_state.h"
 
 /* What the routers' losses were, per layer, and how evenly experts were chosen. */
@@ -42,4 +44,23 @@ enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err)
         SN_TRY(sn_peak_measure(&t->peak, t->env.ops, t->job->dtype, t->env.threads, err));
     t->peak *= t->env.comm->size;
     return SN_OK;
+}
+
+enum sn_status sn_trainer_report_sets(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    const struct sn_blend *b = &t->fit.blend;
+    struct sn_set_report r[SN_SETS_MAX];
+    int64_t step = t->state.scalars.step, end = sn_samples_before(&c->train, step + 1);
+    if (!t->metrics || !c->data.train.is_list || step == 0)
+        return SN_OK;
+    for (int i = 0; i < b->n; i++) {
+        int64_t given = sn_blend_given(b, i, end);
+        r[i] = (struct sn_set_report){.name = sn_set_name(&c->data.train, i),
+                                      .sequences = given,
+                                      .tokens = given * c->model.seq,
+                                      .share = (double)given / (double)end,
+                                      .epochs = (double)given / (double)b->samples[i]};
+    }
+    return sn_metrics_sets(t->metrics, step, r, b->n, err);
 }

@@ -412,14 +412,18 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_SAVED;
     else if (step >= last)
         *leave = 0;
-    if (t->valid_data.n > 0 && (every(c->train.eval_every, step) || step == c->train.steps) &&
-        *leave <= 0) {
+    bool saves = !t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step));
+    bool evaluates = t->valid_data.n > 0 && *leave <= 0 &&
+                     (every(c->train.eval_every, step) || step == c->train.steps);
+    if (evaluates) {
         struct sn_eval_report r = {.step = step};
         SN_TRY(sn_trainer_evaluate(t, &r, err));
         if (t->metrics)
             SN_TRY(sn_metrics_eval(t->metrics, &r, err));
     }
-    if (!t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step)))
+    if (evaluates || saves)
+        SN_TRY(sn_trainer_report_sets(t, err));
+    if (saves)
         SN_TRY(sn_trainer_save(t, err));
     if (!t->env.pace && *leave < 0 && every(c->checkpoint.snapshot_every, step))
         SN_TRY(sn_trainer_snapshot_take(t, err));

@@ -145,6 +145,8 @@ void sn_trainer_take_scalars(struct sn_trainer *t);
  * FLOP/s of all ranks. */
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);
 enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err);
+/* What the sets of a blend have given so far, into metrics.jsonl. */
+enum sn_status sn_trainer_report_sets(struct sn_trainer *t, struct sn_err *err);
 
 /* overflow.c: steps of fp16 whose gradients overflow update nothing; rank 0 says each. After a
  * step: have so many followed each other under a loss scale that does not adapt that none will

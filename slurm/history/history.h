@@ -33,7 +33,8 @@ enum {
     SN_HISTORY_HOSTS = 256,
     SN_HISTORY_ATTEMPTS = 4096,
     SN_HISTORY_PATH = 4200,
-    SN_HISTORY_DEPARTS = 4
+    SN_HISTORY_DEPARTS = 4,
+    SN_HISTORY_SETS = SN_SETS_MAX
 };
 
 /* Whom the supervisor suspected. */
@@ -92,6 +93,12 @@ struct sn_history_bad {
     double until; /* seconds since 1970; 0: for ever */
 };
 
+/* What a set of a blend has given. */
+struct sn_history_set {
+    char name[SN_SET_NAME_MAX];
+    double share, epochs; /* of all tokens so far; NAN: unknown */
+};
+
 struct sn_history {
     char run_file[SN_HISTORY_TEXT], scheduler[16], host[64], version[32], job[32];
     int64_t restart, pid;   /* of the supervisor; pid 0: there is no journal */
@@ -116,6 +123,8 @@ struct sn_history {
     char gpu_throttle[96];                  /* why it is slower than it could be; "" */
     int64_t n_departs;                      /* ranks and links, from the plan (lib/monitor), now; */
     char departs[SN_HISTORY_DEPARTS][SN_HISTORY_TEXT]; /* the first of them, in words */
+    int64_t n_sets, sets_step;                         /* 0: one set; of this step: */
+    struct sn_history_set set[SN_HISTORY_SETS];        /* by their order */
     char checkpoints[SN_HISTORY_PATH];                 /* their directory */
     int64_t snapshot;    /* step that partners hold in memory; -1: none known */
     int64_t saved;       /* step of the newest checkpoint; -1: none */
@@ -174,6 +183,8 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
 void sn_history_take_health(struct sn_history *h, const char *text, size_t len);
 /* The member "gpu" of a line of metrics.jsonl; none: nothing changes. */
 void sn_history_take_gpu(struct sn_history *h, struct sn_json gpu);
+/* The member "sets" of a line of metrics.jsonl, of a step; none: nothing changes. */
+void sn_history_take_sets(struct sn_history *h, struct sn_json sets, int64_t step);
 /* The member "departs" of a line of metrics.jsonl; none: nothing departs. */
 void sn_history_take_departs(struct sn_history *h, struct sn_json departs);
 /* As words that stand alone: "the device of rank 3 (n1) had 2 uncorrected memory errors at step

@@ -81,6 +81,24 @@ void sn_history_take_gpu(struct sn_history *h, struct sn_json gpu)
     sn_plain_lines(h->gpu_throttle);
 }
 
+void sn_history_take_sets(struct sn_history *h, struct sn_json sets, int64_t step)
+{
+    struct sn_json name, value;
+    if (!sets.at)
+        return;
+    h->n_sets = 0;
+    h->sets_step = step;
+    for (size_t at = 0; sn_json_next(sets, &at, &name, &value); h->n_sets++) {
+        if (h->n_sets >= SN_HISTORY_SETS)
+            continue;
+        struct sn_history_set *s = &h->set[h->n_sets];
+        *s = (struct sn_history_set){.share = sn_json_get_number(value, "share", NAN),
+                                     .epochs = sn_json_get_number(value, "epochs", NAN)};
+        (void)sn_json_text(name, s->name, sizeof(s->name));
+        sn_plain_lines(s->name);
+    }
+}
+
 void sn_history_take_departs(struct sn_history *h, struct sn_json departs)
 {
     struct sn_json none, item;

@@ -429,7 +429,8 @@ void sn_history_take_metrics(struct sn_history *h, const char *text, size_t len)
     struct lately took = {0}, rate = {0}, mfu = {0};
     while (sn_jsonl_next(&lines, &line)) {
         double t = number(line, "step_time_s");
-        if (!(t > 0)) /* an evaluation */
+        sn_history_take_sets(h, sn_json_get(line, "sets"), count(line, "step", -1));
+        if (!(t > 0)) /* an evaluation, or sets */
             continue;
         add_lately(&took, t);
         add_lately(&rate, number(line, "tokens_per_s"));

@@ -40,6 +40,15 @@ like "losses are told by set" "$err" 'step 8  validation loss [0-9.]+ \(law [0-9
 like "in the metrics, too" "$(grep '"step": 8, "val' "$tmp/one/metrics.jsonl")" '^{"step": 8, "val_loss": [0-9.]+, "val_losses": {"law": [0-9.]+, "style": [0-9.]+}}$'
 is "the loss of all is their mean" "$(awk -F'[:,} ]+' '/val_losses/ { printf "%.5f ", $5 - ($8 + $10) / 2 }' "$tmp/one/metrics.jsonl" | tr -d '-')" '0.00000 0.00000 '
 numbers one
+sets_of() { # name step
+    grep "\"step\": $2, \"sets\"" "$tmp/$1/metrics.jsonl"
+}
+like "what sets gave is told" "$(sets_of one 8)" '"sets": {"style": {"sequences": [0-9]+, "tokens": [0-9]+, "share": 0.4[0-9]+, "epochs": [0-9.]+}, "law": {.*}, "bits": {.*}}}$'
+is "and adds up" "$(sets_of one 8 | grep -o '"sequences": [0-9]*' | awk '{ s += $2 } END { print s }')" 96
+run "$BUILD/bin/sennit-run" status "$tmp/one"
+like "status tells it" "$out" '^data +style 4[0-9.]+ % \([0-9.]+ epochs\), law [0-9.]+ % \([0-9.]+ epochs\), bits [0-9.]+ % \([0-9.]+ epochs\), up to step 8$'
+run "$BUILD/bin/sennit-run" status "$tmp/one" --json
+like "in JSON, too" "$out" '"sets": {"style": {"share": 0.4[0-9]*, "epochs": [0-9.]+}, "law"'
 
 # --- ranks, and another layout after a resume -------------------------------------------------------
 given four "data: 4, micro_batch: 3"
@@ -50,6 +59,7 @@ sed -i "s|$tmp/two|$tmp/four|" "$tmp/two.yaml"
 run mpi 2 "$train" "$tmp/two.yaml"
 is "two stages go on" "$rc" 0
 same "four ranks, then two stages" four one
+is "and what sets gave" "$(sets_of four 8)" "$(sets_of one 8)"
 
 # --- the blend that was read -----------------------------------------------------------------------
 refused() { # what pattern

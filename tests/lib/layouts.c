@@ -80,6 +80,8 @@ static enum sn_status take(struct layouts_line *l, struct keys *k, char *token, 
         return SN_OK;
     }
     *value++ = '\0';
+    if (strcmp(token, "blend") == 0) /* of token files, which are those of processes alone */
+        return SN_OK;
     if (strcmp(token, "resume") == 0) {
         (void)snprintf(l->resume, sizeof(l->resume), "%s", value);
         return SN_OK;

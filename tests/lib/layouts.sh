@@ -12,6 +12,8 @@ layout_tokens() { # prefix
     cat docs/STYLE.md LICENSE | tr -dc 'a-zA-Z \n.,:()/-' |
         LC_ALL=C tr 'a-zA-Z \n.,:()/\055' '\000-\074' >"$tmp/text"
     "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$1" --valid 0.2 >/dev/null
+    cut -c 1-64 "$tmp/text" >"$tmp/text-b"
+    "$BUILD/bin/sennit-data" build --text "$tmp/text-b" -o "$1-b" --valid 0.2 >/dev/null
 }
 
 # What tests/equiv/compress has of a kind: "KIND LINE"; ranks as threads run all of it, so those marked smoke do, unless ALL.
@@ -43,7 +45,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|seed)=/)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -80,8 +82,8 @@ layout_file() { # line path output
                 continue
             key = substr($i, 1, at - 1)
             section = "layout"
-            if (key == "seed") {
-                seed = substr($i, at + 1)
+            if (key == "seed" || key == "blend") {
+                apart[key] = substr($i, at + 1)
                 continue
             }
             if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
@@ -94,8 +96,12 @@ layout_file() { # line path output
         if (text["model", "family"] == "gpt-neox")
             put("model", "rotary_pct", 0.5) # a quarter of a head of 4 is no pair
         put("train", "eval_sequences", text["train", "global_batch"])
-        print "run: {name: equal, seed: " (seed ? seed : 11) ", output: " out ", threads: 1}"
-        print "data: {train: " tok ", valid: " tok "-valid}"
+        print "run: {name: equal, seed: " ("seed" in apart ? apart["seed"] : 11) ", output: " out ", threads: 1}"
+        if ("blend" in apart) # of two sets, of which the second one has this weight, and another one in the second half
+            print "data: {train: [{path: " tok ", weight: 1}, {path: " tok "-b, weight: " apart["blend"] ", valid: " tok "-b-valid}], " \
+                "valid: " tok "-valid, phases: [{from_step: " steps / 2 + 1 ", weights: {tok: 0.3, tok-b: 0.7}}]}"
+        else
+            print "data: {train: " tok ", valid: " tok "-valid}"
         show("model"); show("train"); show("layout")
         if (text["layout", "overlap"] == "auto") # by whose rates operations are put in order
             print "machine: {preset: laptop-cpu}"

@@ -202,6 +202,25 @@ static void numbers_that_cannot_be_are_unknown(void)
 }
 
 /* As of the last line of a step: what is over is told no more. */
+static void what_sets_gave_is_told(void)
+{
+    static const char text[] =
+        "{\"step\": 6, \"sets\": {\"old\": {\"share\": 1}}}\n"
+        "{\"step\": 7, \"step_time_s\": 1}\n"
+        "{\"step\": 7, \"sets\": {\"web\": {\"sequences\": 3, \"tokens\": 48, \"share\": 0.75, "
+        "\"epochs\": 1.5}, \"a\\u001bb\": {\"share\": null}}}\n";
+    struct sn_history h;
+    sn_history_init(&h);
+    sn_history_take_metrics(&h, text, sizeof(text) - 1);
+    tap_ok(h.n_sets == 2 && h.sets_step == 7 && strcmp(h.set[0].name, "web") == 0 &&
+               h.set[0].share == 0.75 && h.set[0].epochs == 1.5,
+           "what sets have given is the last line's");
+    tap_ok(strcmp(h.set[1].name, "a?b") == 0 && isnan(h.set[1].share),
+           "names are plain, and what is not said is not known");
+    tap_ok(h.step == 7, "the step is that of a step");
+    sn_history_fini(&h);
+}
+
 static void what_departs_now_is_told(void)
 {
     static const char lines[] =
@@ -393,6 +412,7 @@ int main(void)
     an_attempt_that_never_began_says_nothing_of_it();
     attempts_are_in_order_whatever_the_order_of_lines();
     numbers_that_cannot_be_are_unknown();
+    what_sets_gave_is_told();
     what_departs_now_is_told();
     hosts_are_bad_until_the_latest_word();
     no_memory_is_an_error_and_nothing_leaks();
