@@ -1,6 +1,5 @@
 #include "bin/inputs.h"
 
-#include "checkpoint/store/look.h"
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
 
@@ -15,7 +14,7 @@ static enum sn_status look_for_checkpoint(struct sn_inputs *in, const struct sn_
     struct sn_str model = {0};
     sn_config_format_model(&model, c);
     enum sn_status st = dir && !model.failed
-                            ? sn_look_resume(&in->resumes, dir, model.p, err)
+                            ? sn_look_resume(&in->start, dir, model.p, err)
                             : sn_fail(err, SN_ENOMEM, "checkpoint.dir: no memory to look at it");
     sn_str_fini(&model);
     sn_free(dir);
@@ -35,23 +34,25 @@ static enum sn_status look_at_start(struct sn_inputs *in, const struct sn_config
     sn_config_format_model(&model, c);
     enum sn_status st =
         model.failed ? sn_fail(err, SN_ENOMEM, "train.continue_from: no memory to look at it")
-                     : sn_look_continue(&in->resumes, c->train.continue_from, model.p, err);
+                     : sn_look_continue(&in->start, c->train.continue_from, model.p, err);
     sn_str_fini(&model);
     return st;
 }
 
 enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, struct sn_err *err)
 {
-    struct sn_inputs in = {.resumes = -1};
+    struct sn_inputs in = {.start = {.step = -1}};
     const char *weights = start_of(c);
     SN_TRY(sn_data_fit_find(&in.data, c, err));
     SN_TRY(look_for_checkpoint(&in, c, err));
-    if (in.resumes < 0 && weights[0]) {
+    if (in.start.step < 0 && weights[0]) {
         in.has_weights = access(weights, F_OK) == 0;
         in.lacks_weights = !in.has_weights;
     }
     if (in.has_weights)
         SN_TRY(c->train.continue_from[0] ? look_at_start(&in, c, err) : sn_look_weights(c, err));
+    if (in.start.is_read && in.data.has_train)
+        SN_TRY(sn_blend_goes_on(&in.data.blend, c, in.start.step, in.start.blend, err));
     *out = in;
     return SN_OK;
 }
@@ -120,9 +121,9 @@ void sn_inputs_text(struct sn_str *out, const struct sn_inputs *in, const struct
                        v->name, *v->name ? ": " : "", v->path, (long long)v->samples,
                        plural(v->samples), (long long)sn_data_eval_sequences(c, v->samples));
     }
-    if (in->resumes >= 0)
+    if (in->start.step >= 0)
         sn_str_add(out, "start: goes on from the checkpoint of step %lld%s%s\n",
-                   (long long)in->resumes, in->has_weights ? " in " : "",
+                   (long long)in->start.step, in->has_weights ? " in " : "",
                    in->has_weights ? c->train.continue_from : "");
     else if (in->has_weights)
         sn_str_add(out, "start: weights come from %s\n", c->train.init_from);

@@ -8,12 +8,13 @@
 #ifndef SN_BIN_INPUTS_H
 #define SN_BIN_INPUTS_H
 
+#include "checkpoint/store/look.h"
 #include "lib/data/data_fit.h"
 
 struct sn_inputs {
     struct sn_data_fit data;
-    int64_t resumes;    /* from the checkpoint of this step; -1: the run begins */
-    bool has_weights;   /* train.init_from or train.continue_from is what it begins with, and here */
+    struct sn_look start; /* the checkpoint that it goes on from */
+    bool has_weights; /* train.init_from or train.continue_from is what it begins with, and here */
     bool lacks_weights; /* the same, but not on this host */
 };
 

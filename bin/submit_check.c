@@ -22,7 +22,7 @@ static enum sn_status look_at_inputs(struct sn_submit_findings *f, int64_t *resu
         sn_str_add(&f->bad, "%s\n", why.text);
         return SN_OK;
     }
-    *resumes = in.resumes > 0 ? in.resumes : 0;
+    *resumes = in.start.step > 0 ? in.start.step : 0;
     sn_inputs_text(&f->good, &in, c);
     sn_inputs_warn(sn_inputs_absent(&in) ? &f->bad : &f->doubtful, &in, c);
     return SN_OK;

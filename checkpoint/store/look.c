@@ -107,8 +107,8 @@ static enum sn_status find_newest(char **out, int64_t *step, const char *dir, st
     return known ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list it", dir);
 }
 
-/* The model of one that a run would go on from, and its step. */
-static enum sn_status look_at_one(int64_t *step, const char *step_dir, const char *model_text,
+/* The model of one that a run would go on from, and what it says of itself. */
+static enum sn_status look_at_one(struct sn_look *out, const char *step_dir, const char *model_text,
                                   struct sn_err *err)
 {
     struct sn_manifest m;
@@ -116,33 +116,33 @@ static enum sn_status look_at_one(int64_t *step, const char *step_dir, const cha
     enum sn_status st = sn_manifest_load(&m, step_dir, &damage);
     if (st != SN_OK)
         return st == SN_ENOMEM ? sn_fail(err, st, "%s", damage.text) : SN_OK;
-    *step = m.scalars.step;
+    *out = (struct sn_look){.step = m.scalars.step, .is_read = true, .blend = m.scalars.blend};
     st = sn_look_model(&m, step_dir, model_text, err);
     sn_manifest_fini(&m);
     return st;
 }
 
-enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
+enum sn_status sn_look_resume(struct sn_look *out, const char *dir, const char *model_text,
                               struct sn_err *err)
 {
     char *newest = NULL;
-    SN_TRY(find_newest(&newest, step, dir, err));
-    int64_t found = *step;
-    enum sn_status st = newest ? look_at_one(&found, newest, model_text, err) : SN_OK;
+    *out = (struct sn_look){.step = -1};
+    SN_TRY(find_newest(&newest, &out->step, dir, err));
+    enum sn_status st = newest ? look_at_one(out, newest, model_text, err) : SN_OK;
     sn_free(newest);
     return st;
 }
 
-enum sn_status sn_look_continue(int64_t *step, const char *path, const char *model_text,
+enum sn_status sn_look_continue(struct sn_look *out, const char *path, const char *model_text,
                                 struct sn_err *err)
 {
     bool known = true, is_step = has_file(path, "manifest.json", &known);
-    *step = -1;
+    *out = (struct sn_look){.step = -1};
     if (!known)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
-    SN_TRY(is_step ? look_at_one(step, path, model_text, err)
-                   : sn_look_resume(step, path, model_text, err));
-    if (*step < 0 && !is_step)
+    SN_TRY(is_step ? look_at_one(out, path, model_text, err)
+                   : sn_look_resume(out, path, model_text, err));
+    if (out->step < 0 && !is_step)
         return sn_fail(err, SN_EINPUT,
                        "%s: train.continue_from: holds no checkpoint; want one, or a directory "
                        "with some",

@@ -10,14 +10,21 @@
 #include "checkpoint/format/manifest.h"
 #include "lib/config/config.h"
 
-/* The newest checkpoint in `dir` that COMMIT stands for, -1 for none or no directory. SN_EINPUT
+/* What a run would go on from. */
+struct sn_look {
+    int64_t step;   /* -1: nothing */
+    bool is_read;   /* else its manifest is damaged, and this is not known: */
+    uint64_t blend; /* sn_state_scalars */
+};
+
+/* The newest checkpoint in `dir` that COMMIT stands for; none where there is no directory. SN_EINPUT
  * when it is of another model than `model_text` (sn_config_format_model). A damaged one is not
  * judged: which one a run goes on from is found at its start. */
-enum sn_status sn_look_resume(int64_t *step, const char *dir, const char *model_text,
+enum sn_status sn_look_resume(struct sn_look *out, const char *dir, const char *model_text,
                               struct sn_err *err);
 /* The same of train.continue_from, a checkpoint or a directory of some. SN_EINPUT, too, when it
  * holds none. */
-enum sn_status sn_look_continue(int64_t *step, const char *path, const char *model_text,
+enum sn_status sn_look_continue(struct sn_look *out, const char *path, const char *model_text,
                                 struct sn_err *err);
 /* Does train.init_from name files that the model's weights can come from? SN_EINPUT where there is
  * nothing, a tensor is missing, over, or of another shape, or the model that comes with them is

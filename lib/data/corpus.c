@@ -128,3 +128,16 @@ uint64_t sn_blend_past(const struct sn_blend *b, const struct sn_data_sets *sets
     }
     return past;
 }
+
+/* A blend whose counts were others would repeat samples, and leave some out. */
+enum sn_status sn_blend_goes_on(const struct sn_blend *b, const struct sn_config *c, int64_t step,
+                                uint64_t past, struct sn_err *err)
+{
+    if (sn_blend_past(b, &c->data.train, sn_samples_before(&c->train, step + 1)) == past)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: up to step %lld the run has read other sets, or other shares of them, than "
+                   "data.train, data.phases and train.global_batch say now; want them as they were "
+                   "and what is new in data.phases from step %lld on, or a run that begins anew",
+                   c->path, (long long)step, (long long)step + 1);
+}

@@ -29,5 +29,8 @@ enum sn_status sn_blend_of_run(struct sn_blend *out, const struct sn_config *c,
 /* What a run's samples before `number` were taken from: equal where sets of the same names and sizes
  * gave the same counts; 0: the first set alone gave all, as one set does. */
 uint64_t sn_blend_past(const struct sn_blend *b, const struct sn_data_sets *sets, int64_t number);
+/* SN_EINPUT: of the run up to `step` a checkpoint has another past. */
+enum sn_status sn_blend_goes_on(const struct sn_blend *b, const struct sn_config *c, int64_t step,
+                                uint64_t past, struct sn_err *err);
 
 #endif

@@ -276,19 +276,6 @@ uint64_t sn_trainer_past(const struct sn_trainer *t)
                          sn_samples_before(&c->train, t->state.scalars.step + 1));
 }
 
-/* A blend whose counts were others would repeat samples, and leave some out. */
-static enum sn_status goes_on_from_past(const struct sn_trainer *t, struct sn_err *err)
-{
-    int64_t step = t->state.scalars.step;
-    if (t->train_data.n == 0 || t->state.scalars.blend == sn_trainer_past(t))
-        return SN_OK; /* or nothing is read: tokens are generated */
-    return sn_fail(err, SN_EINPUT,
-                   "%s: up to step %lld the run has read other sets, or other shares of them, than "
-                   "data.train, data.phases and train.global_batch say now; want them as they were "
-                   "and what is new in data.phases from step %lld on, or another run.output",
-                   t->env.config->path, (long long)step, (long long)step + 1);
-}
-
 static enum sn_status restore_all(struct sn_trainer *t, bool fresh, int64_t before,
                                   enum sn_status st, struct sn_err *err)
 {
@@ -306,8 +293,8 @@ static enum sn_status restore_all(struct sn_trainer *t, bool fresh, int64_t befo
                      "checkpoint: this rank found step %lld where rank 0 found %lld; check that "
                      "all nodes see the same checkpoint directory",
                      (long long)t->state.scalars.step, (long long)step);
-    if (st == SN_OK)
-        st = goes_on_from_past(t, err);
+    if (st == SN_OK && t->train_data.n > 0) /* else tokens are generated */
+        st = sn_blend_goes_on(&t->fit.blend, t->env.config, step, t->state.scalars.blend, err);
     return t->env.comm->ops->agree(t->env.comm, st, err);
 }
 

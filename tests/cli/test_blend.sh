@@ -71,6 +71,8 @@ name=other
 given other "micro_batch: 1" "$(printf '%s' "$sets" | sed 's/0.55/0.5/')"
 sed -i "s|$tmp/other|$tmp/four|; s/steps: 8/steps: 9/" "$tmp/other.yaml"
 refused "other weights than those of the steps so far" 'up to step 8 the run has read other sets, or other shares of them, than data.train, data.phases and train.global_batch say now; want them as they were and what is new in data.phases from step 9 on'
+run "$plan" "$tmp/other.yaml"
+like "the plan says so, too" "$rc:$err" '^2:.*up to step 8 the run has read other sets'
 given later "micro_batch: 1" "$sets" "[{from_step: 5, weights: {style: 1, bits: 2.5}}, {from_step: 9, weights: {law: 1}}]"
 sed -i "s|$tmp/later|$tmp/four|; s/steps: 8/steps: 9/" "$tmp/later.yaml"
 run "$train" "$tmp/later.yaml"
@@ -80,4 +82,14 @@ name=small
 refused "a set that is used up" "data.train: set 'bits' has 0 sequences in 0.001 epochs; they are used up in step 5 of 8, and all steps take [0-9]+; want epochs: 0.[0-9]+, train.steps: 4, or a smaller weight"
 run "$plan" "$tmp/small.yaml"
 is "the plan says so, too" "$rc" 2
+
+# --- ranks that see other files ---------------------------------------------------------------------
+mkdir "$tmp/0" "$tmp/1"
+for node in 0 1; do
+    for suffix in bin idx; do cp "$tmp/$([ $node = 0 ] && echo bits || echo style).$suffix" "$tmp/$node/bits.$suffix"; done
+done
+given apart "data: 2, micro_batch: 1" "{path: $tmp/style, weight: 1}, {path: bits, weight: 1}" '[]'
+run mpi 2 sh -c "cd $tmp/\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} && exec $PWD/$train $tmp/apart.yaml"
+is "ranks that see other files: exit 2" "$rc" 2
+like "and which" "$err" 'rank 1 .*: data.train: this rank finds [0-9]+ tokens in bits where rank 0 finds [0-9]+; check that all nodes see the same files'
 tap_done
