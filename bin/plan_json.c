@@ -1,6 +1,7 @@
 #include "bin/plan_json.h"
 
 #include "bin/plan_print.h"
+#include "lib/config/batch.h"
 #include "lib/config/keys.h"
 #include "lib/layout/axes.h"
 
@@ -110,13 +111,40 @@ static void json_memory(struct sn_str *out, const struct sn_memory_plan *m)
     sn_str_add(out, "\"total\": %lld}, ", (long long)m->total);
 }
 
-static void json_traffic(struct sn_str *out, const struct sn_plan *p, const struct sn_machine *m)
+static void json_axes_traffic(struct sn_str *out, const struct sn_plan *p)
 {
     sn_str_add(out, "\"traffic_bytes\": {");
     for (int a = 0; a < SN_NAXES; a++)
         sn_str_add(out, "%s\"%s\": %lld", a ? ", " : "", sn_axis_name((enum sn_axis)a),
                    (long long)p->traffic[a]);
-    sn_str_add(out, "}, \"traffic_by_level\": {");
+    sn_str_add(out, "}");
+}
+
+/* Steps with smaller batches than the plan's. */
+static void json_ramp(struct sn_str *out, const struct sn_plan_row *r)
+{
+    if (!r->ramp)
+        return;
+    sn_str_add(out, "\"ramp\": [");
+    for (int k = 0; k < sn_batch_sizes(r->train) - 1; k++) {
+        int64_t first, last;
+        int size = sn_batch_size(r->train, k, &first, &last);
+        const struct sn_plan *p = &r->ramp[k];
+        sn_str_add(out,
+                   "%s{\"batch\": %d, \"first_step\": %lld, \"last_step\": %lld, "
+                   "\"micro_batches\": %d, \"step_time_s\": %.9g, \"tokens_per_s\": %.9g, ",
+                   k ? ", " : "", size, (long long)first, (long long)last, p->micros, p->step_time,
+                   p->tokens_per_s);
+        json_axes_traffic(out, p);
+        sn_str_add(out, "}");
+    }
+    sn_str_add(out, "], ");
+}
+
+static void json_traffic(struct sn_str *out, const struct sn_plan *p, const struct sn_machine *m)
+{
+    json_axes_traffic(out, p);
+    sn_str_add(out, ", \"traffic_by_level\": {");
     for (int l = 0; l < m->n_levels; l++) {
         sn_str_add(out, "%s", l ? ", " : "");
         sn_str_add_json(out, m->level[l].name);
@@ -190,6 +218,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     sn_str_add(out, "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",
                (long long)r->limit, p->bubble);
     json_traffic(out, p, r->machine);
+    json_ramp(out, r);
     if (p->snapshot_traffic)
         sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
     json_time(out, &p->stage);

@@ -3,6 +3,7 @@
 #include "bin/plan_json.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/cost/hops.h"
 #include "lib/machine/named.h"
 #include "lib/report/activations.h"
@@ -133,6 +134,23 @@ static void text_time(const struct sn_plan_report *r)
         time_row("idle", "", p->stage.idle, p->step_time);
         (void)printf("bubble: stages wait for %.1f %% of the step for each other\n",
                      100 * p->bubble);
+    }
+}
+
+/* Steps with smaller batches than the plan's. */
+static void text_ramp(const struct sn_plan_report *r)
+{
+    const struct sn_train_config *t = &r->stages->job[0]->config->train;
+    char time[16];
+    for (int k = 0; r->ramp && k < sn_batch_sizes(t) - 1; k++) {
+        const struct sn_plan *p = &r->ramp[k];
+        int64_t first, last;
+        int size = sn_batch_size(t, k, &first, &last);
+        if (first <= last)
+            (void)printf("before, steps %lld..%lld: %d sequences, %d micro-batches, %s, "
+                         "%.6g tokens/s\n",
+                         (long long)first, (long long)last, size, p->micros,
+                         duration(time, p->step_time), p->tokens_per_s);
     }
 }
 
@@ -271,6 +289,7 @@ static void text_plan(const struct sn_plan_report *r)
     text_hops(r);
     text_chunks(r);
     text_time(r);
+    text_ramp(r);
     text_memory(&p->memory);
     text_traffic(r);
     text_codecs(r);
@@ -296,6 +315,8 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
         return SN_OK;
     }
     sn_plan_json(&text, &(struct sn_plan_row){.plan = r->plan,
+                                              .ramp = r->ramp,
+                                              .train = &j->config->train,
                                               .layout = &j->config->layout,
                                               .machine = r->pricer->machine,
                                               .software = r->pricer->software,

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"
+#include "lib/config/batch.h"
 #include "lib/config/files.h"
 #include "lib/config/hfkeys.h"
 #include "lib/exec/threads.h"
@@ -275,7 +276,23 @@ static enum sn_status certify(struct sn_meaning_proof *m, const struct sn_stages
     return SN_OK;
 }
 
-static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *env,
+/* With steps of smaller batches, where there are some. */
+static enum sn_status print_plan(struct sn_plan_report *r, struct sn_stages *s, struct sn_err *err)
+{
+    int n = sn_batch_sizes(&s->job[0]->config->train) - 1;
+    struct sn_plan *ramp = n > 0 ? sn_alloc_n((size_t)n, sizeof(*ramp)) : NULL;
+    enum sn_status st =
+        n > 0 && !ramp ? sn_fail(err, SN_ENOMEM, "train.ramp: no memory to plan it") : SN_OK;
+    for (int k = 0; k < n && st == SN_OK; k++)
+        st = sn_plan_of_batch(&ramp[k], s, r->pricer, k, err);
+    r->ramp = ramp;
+    if (st == SN_OK)
+        st = sn_plan_print(r, err);
+    sn_free(ramp);
+    return st;
+}
+
+static enum sn_status plan(struct sn_stages *s, const struct sn_job_env *env,
                            const struct costs *costs, const struct line *l, bool *good,
                            struct sn_err *err)
 {
@@ -285,7 +302,7 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
     struct sn_proof proof = {0};
     struct sn_meaning_proof meaning = {0};
     if (l->verify) /* before a clock plays what may not end */
-        SN_TRY(sn_stages_prove(&proof, s, err));
+        SN_TRY(sn_stages_prove_all(&proof, s, err));
     if (l->verify && proof.holds)
         SN_TRY(sn_meaning_prove(&meaning, env, err));
     if (meaning.holds)
@@ -300,14 +317,14 @@ static enum sn_status plan(const struct sn_stages *s, const struct sn_job_env *e
     *good = (!said || p.memory.total <= said) && (!proof.is_asked || proof.holds) &&
             (!meaning.is_asked || meaning.gap || meaning.holds);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
-    SN_TRY(sn_plan_print(&(struct sn_plan_report){.plan = &p,
-                                                  .stages = s,
-                                                  .pricer = &costs->pricer,
-                                                  .goodput = &g,
-                                                  .limit = limit,
-                                                  .is_hosts = said == 0,
-                                                  .json = l->json},
-                         err));
+    struct sn_plan_report report = {.plan = &p,
+                                    .stages = s,
+                                    .pricer = &costs->pricer,
+                                    .goodput = &g,
+                                    .limit = limit,
+                                    .is_hosts = said == 0,
+                                    .json = l->json};
+    SN_TRY(print_plan(&report, s, err));
     if (p.memory.total > limit && !l->json)
         sn_plan_hint(c, &costs->machine, &costs->software, limit);
     return sn_plan_pictures(&l->pictures, &p, s, &costs->pricer, limit, err);

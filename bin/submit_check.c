@@ -1,6 +1,7 @@
 #include "bin/submit_check.h"
 
 #include "lib/base/duration.h"
+#include "lib/config/batch.h"
 
 #include <math.h>
 
@@ -56,7 +57,11 @@ static void look_at_time(struct sn_submit_findings *f, const struct sn_batch *b,
     const struct sn_config *c = b->config;
     char total[SN_DURATION_SIZE], limit[SN_DURATION_SIZE];
     int64_t left = c->train.steps - done, usable = c->slurm.seconds - b->signal_before;
-    double seconds = (double)left * p->times.typical / (p->useful > 0 ? p->useful : 1);
+    int size = p->times.is_measured && done > 0 ? sn_batch_of(&c->train, done) : c->train.global_batch;
+    double alike = (double)(sn_samples_before(&c->train, c->train.steps + 1) -
+                            sn_samples_before(&c->train, done + 1)) /
+                   size; /* steps as long as the typical one */
+    double seconds = alike * p->times.typical / (p->useful > 0 ? p->useful : 1);
     if (p->times.typical <= 0 || left <= 0 || !(seconds < 1e9))
         return;
     sn_str_add(&f->good, "time: %lld steps of %.4g s (%s) take about %s", (long long)left,

@@ -1,6 +1,7 @@
 #include "bin/train_trace.h"
 
 #include "lib/base/log.h"
+#include "lib/config/batch.h"
 #include "lib/report/picture.h"
 #include "lib/report/trace.h"
 #include "lib/train/measured.h"
@@ -23,6 +24,17 @@ static enum sn_status plan(struct sn_train_trace *t, const struct sn_job *job,
     }
     SN_TRY(sn_software_of(&t->software, job->config, NULL, err));
     sn_pricer_init(&t->pricer, machine, &t->software, t->stages.job[0]);
+    return sn_sim_run(&t->sim, &t->stages, &t->pricer, true, err);
+}
+
+/* The same of a step with another size of batch than the largest. */
+static enum sn_status plan_step(struct sn_train_trace *t, int64_t step, struct sn_err *err)
+{
+    int k = sn_batch_number(&t->config->train, step);
+    if (k == sn_batch_sizes(&t->config->train) - 1)
+        return SN_OK;
+    sn_stages_set_batch(&t->stages, k);
+    sn_sim_fini(&t->sim);
     return sn_sim_run(&t->sim, &t->stages, &t->pricer, true, err);
 }
 
@@ -91,7 +103,9 @@ static enum sn_status write_all(void *self, const struct sn_timeline *timeline, 
     struct sn_measured_env env = {&t->stages, &t->pricer, t->stages.n};
     bool writes = t->comm->rank == 0;
     struct sn_err why = {0};
-    enum sn_status st = writes ? put_plan(t, step, &why) : SN_OK;
+    enum sn_status st = writes ? plan_step(t, step, &why) : SN_OK;
+    if (writes && st == SN_OK)
+        st = put_plan(t, step, &why);
     enum sn_status gathered = sn_measured_write(t->f, writes ? &env : NULL, timeline, t->comm, err);
     t->is_written = true;
     if (gathered != SN_OK && gathered != SN_EIO)

@@ -3,15 +3,30 @@
  *
  * Steps count from 1, samples of a run from 0: a step takes those from the number that all steps
  * before it took. Functions of the run file alone, the same in every layout and after a resume.
+ * With train.ramp the first steps take fewer than train.global_batch.
  */
-#ifndef SN_BATCH_H
-#define SN_BATCH_H
+#ifndef SN_CONFIG_BATCH_H
+#define SN_CONFIG_BATCH_H
 
 #include "lib/config/config.h"
 
-/* Sequences of a step. */
+/* Which of the sizes below a step has; sequences of a step. */
+int sn_batch_number(const struct sn_train_config *t, int64_t step);
 int sn_batch_of(const struct sn_train_config *t, int64_t step);
 /* Sequences of all steps before `step`: the run-wide number of its first sample. */
 int64_t sn_samples_before(const struct sn_train_config *t, int64_t step);
+
+/* How many sizes batches have, one after another: 1 without a ramp. */
+int sn_batch_sizes(const struct sn_train_config *t);
+/* The k-th size, and the steps of the whole run that have it: *first .. *last (fewer than one where
+ * train.steps ends before). */
+int sn_batch_size(const struct sn_train_config *t, int k, int64_t *first, int64_t *last);
+/* The greatest number that divides all sizes: what a layout must divide. */
+int sn_batch_divisor(const struct sn_train_config *t);
+/* The first size that is no multiple of `unit`; 0: all are. The key that names it. */
+int sn_batch_misfit(const struct sn_train_config *t, int64_t unit);
+const char *sn_batch_key(const struct sn_train_config *t, int size);
+/* All steps take n sequences. */
+void sn_batch_set(struct sn_train_config *t, int n);
 
 #endif

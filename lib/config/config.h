@@ -105,9 +105,21 @@ struct sn_lora_config {
     char init_from[SN_PATH_MAX]; /* "": A random, B zero */
 };
 
+/* Smaller batches before those of global_batch sequences (lib/config/batch.h). */
+enum { SN_RAMP_MAX = 64 };
+struct sn_ramp_config {
+    int n_batches; /* 0: none */
+    int batches[SN_SPLIT_MAX];
+    int n_until; /* the last step of each, */
+    int until[SN_SPLIT_MAX];
+    struct sn_floats until_tokens; /* or tokens after which a step is one's last */
+    int64_t ends[SN_RAMP_MAX];     /* what follows: the last step of each */
+};
+
 struct sn_train_config {
     int64_t steps;
-    int global_batch;         /* sequences */
+    int global_batch; /* sequences */
+    struct sn_ramp_config ramp;
     enum sn_dtype precision;  /* SN_F32, SN_BF16, SN_F16 */
     enum sn_fp8_scaling fp8;  /* of products of the layers' weights in 8-bit floats */
     enum sn_dtype grad_dtype; /* of matrices' gradients: SN_F32, SN_BF16 */

@@ -34,6 +34,11 @@ _Static_assert(offsetof(struct sn_slurm_config, exclude) ==
 _Static_assert(offsetof(struct sn_layout_config, split) ==
                    offsetof(struct sn_layout_config, n_split) + offsetof(struct sn_ints, v),
                "a list of numbers lies as struct sn_ints does");
+_Static_assert(offsetof(struct sn_ramp_config, batches) ==
+                       offsetof(struct sn_ramp_config, n_batches) + offsetof(struct sn_ints, v) &&
+                   offsetof(struct sn_ramp_config, until) ==
+                       offsetof(struct sn_ramp_config, n_until) + offsetof(struct sn_ints, v),
+               "lists of numbers lie as struct sn_ints does");
 _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                        offsetof(struct sn_layout_config, n_axis_order) +
                            offsetof(struct sn_ranking, name) &&
@@ -260,6 +265,13 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 1000000000000LL, "steps")},
     {ROW("train.global_batch", INT, AT(train.global_batch), "Sequences per step; a multiple of data x micro_batch."),
         RANGE(1, 1048576, "sequences"), DECIDES},
+    {ROW("train.ramp", MAP, NONE, "Smaller batches in the first steps; train.global_batch follows.")},
+    {ROW("train.ramp.batches", INTS, AT(train.ramp.n_batches), "Sequences per step, one size after another, each more than the one before and less than train.global_batch; each a multiple of data x micro_batch. The order of samples is that without a ramp, cut into other batches."),
+        RANGE(1, 1048576, "sequences"), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("train.ramp.until", INTS, AT(train.ramp.n_until), "The last step of each of train.ramp.batches."),
+        RANGE(1, 2147483647, "steps"), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("train.ramp.until_tokens", FLOATS, AT(train.ramp.until_tokens), "In place of until: tokens of the run; the step that reaches them is the last of its size."),
+        RANGE(1, 1e15L, "tokens"), DEFAULT("[]"), DECIDES, QUIET},
     {ROW("train.precision", ENUM, AT(train.precision), "Type of activations and of the weights in products."),
         NAMES(precisions), DEFAULT("fp32"), DECIDES},
     {ROW("train.fp8", ENUM, AT(train.fp8), "With precision bf16: products of the layers' weights take operands in 8-bit floats times powers of two. tensorwise: one for each matrix, e4m3, gradients e5m2; on a GPU from sm_89 on. blockwise: one for each 128 x 128 of a weight and each 128 elements of the rest, all e4m3; on sm_90."),

@@ -4,8 +4,10 @@
 #include "lib/config/settings.h"
 
 #include "lib/base/str.h"
+#include "lib/config/batch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { HINT_SIZE = 200 };
 
@@ -51,7 +53,7 @@ static int64_t batch_unit(const struct sn_config *c, int64_t data)
 
 static bool allows(const struct sn_config *c, int64_t data)
 {
-    return data > 0 && c->train.global_batch % batch_unit(c, data) == 0;
+    return data > 0 && sn_batch_misfit(&c->train, batch_unit(c, data)) == 0;
 }
 
 /* "start 2 or 4 ranks": the nearest numbers of ranks whose `data` divides the batch; one does:
@@ -59,7 +61,7 @@ static bool allows(const struct sn_config *c, int64_t data)
 static const char *near_ranks(const struct sn_config *c, int64_t ranks, char buf[HINT_SIZE])
 {
     int64_t copy = sn_config_copy_ranks(&c->layout);
-    int64_t most = c->train.global_batch / c->layout.micro_batch;
+    int64_t most = sn_batch_divisor(&c->train) / c->layout.micro_batch;
     int64_t below = ranks / copy < most ? ranks / copy : most;
     int64_t above = below + 1;
     while (below > 0 && !allows(c, below))
@@ -146,15 +148,17 @@ static enum sn_status refuse_data(const struct sn_config *c, int ranks, struct s
     int64_t data = ranks / sn_config_copy_ranks(l);
     char hint[HINT_SIZE], near[SN_NEAR_SIZE], stages[32] = "";
     bool waves = sn_schedule_traits(l->schedule)->whole_groups;
+    int size = sn_batch_misfit(&c->train, batch_unit(c, data));
+    const char *key = sn_batch_key(&c->train, size);
     if (waves)
         (void)snprintf(stages, sizeof(stages), " x %d", l->pipeline);
     return sn_fail(err, SN_EINPUT,
-                   "%s: %d ranks make layout.data %lld, but train.global_batch (%d) is not a "
-                   "multiple of data x micro_batch%s (%lld x %d%s); %s, or use global_batch %s",
-                   c->path, ranks, (long long)data, c->train.global_batch,
+                   "%s: %d ranks make layout.data %lld, but %s (%d) is not a "
+                   "multiple of data x micro_batch%s (%lld x %d%s); %s, or use %s %s",
+                   c->path, ranks, (long long)data, key, size,
                    waves ? " x pipeline" : "", (long long)data, l->micro_batch, stages,
-                   near_ranks(c, ranks, hint),
-                   sn_near_multiples(near, batch_unit(c, data), c->train.global_batch));
+                   near_ranks(c, ranks, hint), strrchr(key, '.') + 1,
+                   sn_near_multiples(near, batch_unit(c, data), size));
 }
 
 static enum sn_status fill_data(struct sn_config *c, int ranks, struct sn_err *err)

@@ -3,6 +3,7 @@
  *
  * One short function per rule, called in the order of a person reading the file.
  */
+#include "lib/config/batch.h"
 #include "lib/config/settings.h"
 
 #include <math.h>
@@ -89,6 +90,7 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         m->parallel_residual = f->parallel_residual;
     if (!sn_settings_get(s, "train.schedule.decay"))
         c->train.schedule.decay = default_decay(&c->train);
+    SN_TRY(sn_ramp_derive(c, s, err));
     SN_TRY(derive_grid(c, s, err));
     if (sn_settings_get(s, "model.ffn"))
         return SN_OK;
@@ -285,13 +287,14 @@ static enum sn_status batch_divides(const struct sn_config *c, const struct sn_s
     int64_t data = c->layout.data ? c->layout.data : 1;
     int64_t one = data * c->layout.micro_batch;
     char near[SN_NEAR_SIZE];
-    if (c->train.global_batch % one == 0)
+    int size = sn_batch_misfit(&c->train, one);
+    if (size == 0)
         return SN_OK;
-    return sn_settings_fail(s, "train.global_batch", err,
+    return sn_settings_fail(s, sn_batch_key(&c->train, size), err,
                             "%d is not a multiple of data x micro_batch (%lld x %d); nearest that "
                             "are: %s",
-                            c->train.global_batch, (long long)data, c->layout.micro_batch,
-                            sn_near_multiples(near, one, c->train.global_batch));
+                            size, (long long)data, c->layout.micro_batch,
+                            sn_near_multiples(near, one, size));
 }
 
 static enum sn_status schedule_fits(const struct sn_config *c, const struct sn_settings *s,

@@ -5,6 +5,7 @@
  * is necessary for every other number. The vocabulary and the feed-forward width need not be
  * multiples of anything: their shards are padded.
  */
+#include "lib/config/batch.h"
 #include "lib/config/settings.h"
 
 #include <limits.h>
@@ -354,14 +355,14 @@ static enum sn_status micro_batches_make_groups(const struct sn_config *c,
     int data = l->data ? l->data : 1;
     int64_t group = (int64_t)data * l->micro_batch * l->pipeline;
     char near[SN_NEAR_SIZE];
-    if (!sn_schedule_traits(l->schedule)->whole_groups || c->train.global_batch % group == 0)
+    int size = sn_batch_misfit(&c->train, group);
+    if (!sn_schedule_traits(l->schedule)->whole_groups || size == 0)
         return SN_OK;
-    return sn_settings_fail(s, "train.global_batch", err,
+    return sn_settings_fail(s, sn_batch_key(&c->train, size), err,
                             "%d is not a multiple of data x micro_batch x pipeline (%d x %d x %d), "
                             "as schedule %s needs; nearest that are: %s",
-                            c->train.global_batch, data, l->micro_batch, l->pipeline,
-                            sn_schedule_names[l->schedule],
-                            sn_near_multiples(near, group, c->train.global_batch));
+                            size, data, l->micro_batch, l->pipeline,
+                            sn_schedule_names[l->schedule], sn_near_multiples(near, group, size));
 }
 
 /* ", such as [3, 3, 2]" for as many stage modules as a sentence holds. */

@@ -61,6 +61,8 @@ sn_rule sn_rule_low_rank;
 sn_rule sn_rule_bits;
 /* What the rotary embedding goes with (rules_rope.c). */
 sn_rule sn_rule_rotary, sn_rule_rope_scaling;
+/* When the batches of train.ramp end, and what they go with (rules_ramp.c). */
+enum sn_status sn_ramp_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
 /* What sets of data and phases of their weights say of each other (rules_data.c). */

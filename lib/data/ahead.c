@@ -49,7 +49,8 @@ void sn_ahead_read(void *ahead)
         return;
     a->step = a->wanted;
     a->err = (struct sn_err){0};
-    a->status = sn_loader_step(&a->loader, a->step, a->micros, a->first_sample, &a->err);
+    a->status = sn_loader_step(&a->loader, a->step, sn_loader_micros(&a->loader, a->step),
+                               a->first_sample, &a->err);
 }
 
 enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int64_t step,

@@ -2,6 +2,11 @@
 
 #include "lib/config/batch.h"
 
+int sn_loader_micros(const struct sn_loader *l, int64_t step)
+{
+    return sn_batch_of(&l->config->train, step) / (l->ranks * l->sequences);
+}
+
 int sn_loader_first(const struct sn_loader *l, int micro)
 {
     return (micro * l->ranks + l->rank) * l->sequences;

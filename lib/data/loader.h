@@ -23,6 +23,8 @@ struct sn_loader {
     int32_t *ids, *targets;
 };
 
+/* Micro-batches of a step on this rank. */
+int sn_loader_micros(const struct sn_loader *l, int64_t step);
 /* Global number, inside the step, of the first sample of micro-batch m on this rank. */
 int sn_loader_first(const struct sn_loader *l, int micro);
 /* Fill ids and targets of all micro-batches of a step; first_sample[m] gets the run-global number

@@ -115,20 +115,30 @@ static enum sn_status get_scalars(struct sn_exec *x, struct sn_err *err)
     return SN_OK;
 }
 
+/* Are the graphs those of a step with another size of batch? */
+static bool keeps_another(const struct sn_exec_device *v, const struct sn_program *p, bool is_step)
+{
+    return is_step && v->captured && v->captured != p->sched;
+}
+
 static enum sn_status begin(struct sn_exec *x, const struct sn_program *p, bool is_whole,
                             struct sn_err *err)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
+    if (keeps_another(v, p, is_whole && p == &j->train))
+        sn_mirror_forget_graphs(x);
     bool keeps = is_whole && p == &j->train && !x->is_timed && !v->clocks && !x->timeline;
     v->mode = !keeps || v->runs == 0 ? SN_MODE_EAGER
               : v->runs == 1         ? SN_MODE_CAPTURE
                                      : SN_MODE_REPLAY;
-    if (v->program != p) {
+    if (v->program != p || v->sched != p->sched) {
         sn_eager_find(x, p);
         sn_replay_find(x, p);
     }
     v->program = p;
+    v->sched = p->sched;
+    v->captured = is_whole && p == &j->train ? p->sched : v->captured;
     v->cut = 0;
     v->unmarked = 0;
     v->agree = NULL;

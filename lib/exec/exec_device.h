@@ -89,7 +89,9 @@ struct sn_exec_device {
     bool uses[SN_DEVICE_STREAMS]; /* streams that COMPUTE has not waited for yet */
     bool eager[SN_NAXES];         /* by sn_device_axis, in this program: it is in no graph */
 
-    const struct sn_program *program;  /* walked now */
+    const struct sn_program *program;  /* walked now, */
+    const struct sn_sched *sched;      /* and in which order; that of the graphs, NULL: none */
+    const struct sn_sched *captured;
     int micro;                         /* micro-batch of the segment that is walked now */
     bool is_watched;                   /* by a tool that is told of ranges */
     struct sn_replay replay;           /* of its micro-batches */
@@ -139,6 +141,8 @@ enum sn_status sn_device_wait(struct sn_exec *x, struct sn_err *err);
 char *sn_device_bounce(const struct sn_exec *x, const void *at);
 enum sn_status sn_mirror_create(struct sn_exec *x, struct sn_accelerator *a, struct sn_err *err);
 void sn_mirror_destroy(struct sn_exec *x);
+/* Graphs of the train program: the next run is the first one again. */
+void sn_mirror_forget_graphs(struct sn_exec *x);
 enum sn_status sn_mirror_pull_begin(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_mirror_pull_wait(struct sn_exec *x, struct sn_err *err);
 enum sn_status sn_mirror_push(struct sn_exec *x, struct sn_err *err);

@@ -88,15 +88,24 @@ enum sn_status sn_mirror_create(struct sn_exec *x, struct sn_accelerator *a, str
     return mirrors(x, err);
 }
 
+void sn_mirror_forget_graphs(struct sn_exec *x)
+{
+    struct sn_exec_device *v = x->device;
+    for (int i = 0; v->graph && i < v->cuts; i++)
+        if (v->graph[i])
+            v->ops->graph_free(v->d, v->graph[i]);
+    sn_free(v->graph);
+    v->graph = NULL;
+    v->runs = v->cuts = 0;
+}
+
 void sn_mirror_destroy(struct sn_exec *x)
 {
     struct sn_exec_device *v = x->device;
     const struct sn_job *j = x->job;
     if (!v || v->accelerator->is_hung) /* it may still write to this process's memory */
         return;
-    for (int i = 0; v->graph && i < v->cuts; i++)
-        if (v->graph[i])
-            v->ops->graph_free(v->d, v->graph[i]);
+    sn_mirror_forget_graphs(x);
     for (int a = 0; a < SN_NARENAS; a++)
         v->ops->release(v->d, x->arena[a]);
     for (int c = 0; c < SN_NSTATE_CLASSES; c++)
@@ -108,7 +117,6 @@ void sn_mirror_destroy(struct sn_exec *x)
     sn_free(v->rows);
     sn_free(v->clocks);
     sn_free(v->request);
-    sn_free(v->graph);
     sn_free(v);
 }
 

@@ -4,6 +4,7 @@
 #include "lib/meaning/inner.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/layout/axes.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ void sn_meaning_reference(struct sn_config *out, const struct sn_config *c)
 {
     *out = *c;
     struct sn_layout_config *l = &out->layout;
-    out->train.global_batch = 1;
+    sn_batch_set(&out->train, 1);
     sn_axes_set_one(l);
     l->expert = l->expert_tensor = 1;
     l->micro_batch = l->virtual_stages = l->expert_node = l->expert_chunks = 1;
@@ -301,7 +302,8 @@ static enum sn_status begin(struct sn_meaning *m, const struct sn_meaning_world 
                             struct sn_err *err)
 {
     *m = (struct sn_meaning){.err = err, .config = w->jobs[0]->config};
-    m->tokens = (int64_t)m->config->train.global_batch * m->config->model.seq;
+    const struct sn_layout_config *l = &m->config->layout;
+    m->tokens = (int64_t)w->jobs[0]->train.micros * l->data * l->micro_batch * m->config->model.seq;
     enum sn_status st = init(m, w);
     m->is_reference = true;
     for (int turn = 0; turn < 2 && st == SN_OK; turn++) { /* first to know which spaces are one */

@@ -4,6 +4,7 @@
 #include "lib/meaning/prove.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/meaning/meaning.h"
 
 /* Replicas on the data axis that tell all that more of them would: 2; where they share experts out, 2
@@ -19,16 +20,31 @@ static int replicas(const struct sn_config *c)
     return d < l->data ? d : l->data;
 }
 
+/* Micro-batches that tell of a batch all that more of them would. */
+static int few(const struct sn_config *c, int batch)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int micros = batch / (l->data * l->micro_batch);
+    int fill = 2 * l->pipeline * (l->virtual_stages > 1 ? l->virtual_stages : 1);
+    int enough = (fill > 4 ? fill : 4) + micros % l->pipeline;
+    return micros < enough ? micros : enough;
+}
+
 /* As many replicas and micro-batches as tell all that more of them would. */
 static struct sn_config smaller(const struct sn_config *c)
 {
     struct sn_config s = *c;
     struct sn_layout_config *l = &s.layout;
-    int micros = c->train.global_batch / (l->data * l->micro_batch);
-    int fill = 2 * l->pipeline * (l->virtual_stages > 1 ? l->virtual_stages : 1);
-    int enough = (fill > 4 ? fill : 4) + micros % l->pipeline;
+    struct sn_ramp_config *r = &s.train.ramp;
+    int n = 0; /* different sizes so far */
     l->data = replicas(c);
-    s.train.global_batch = (micros < enough ? micros : enough) * l->data * l->micro_batch;
+    for (int k = 0; k < c->train.ramp.n_batches; k++) {
+        int size = few(c, c->train.ramp.batches[k]) * l->data * l->micro_batch;
+        if (n == 0 || size != r->batches[n - 1])
+            r->batches[n++] = size;
+    }
+    s.train.global_batch = few(c, c->train.global_batch) * l->data * l->micro_batch;
+    r->n_batches = n;
     return s;
 }
 
@@ -76,7 +92,13 @@ static enum sn_status compile(struct world *w, const struct sn_job_env *env, str
     return SN_OK;
 }
 
-static enum sn_status check(struct sn_meaning_proof *out, const struct world *w, struct sn_err *err)
+static void set_batch(struct world *w, int k)
+{
+    for (int i = 0; i < w->ranks; i++)
+        sn_job_set_batch(w->own[i] ? w->own[i] : &w->copies[i], k);
+}
+
+static enum sn_status check(struct sn_meaning_proof *out, struct world *w, struct sn_err *err)
 {
     out->gap = sn_meaning_gap_of(&w->reference->train);
     for (int i = 0; i < w->ranks && !out->gap; i++)
@@ -84,7 +106,11 @@ static enum sn_status check(struct sn_meaning_proof *out, const struct world *w,
     if (out->gap)
         return SN_OK;
     struct sn_meaning_world m = {w->jobs, w->ranks, w->reference};
-    enum sn_status st = sn_meaning_check(&m, NULL, &out->fault);
+    enum sn_status st = SN_OK;
+    for (int k = 0; k < sn_batch_sizes(&w->config.train) && st == SN_OK; k++) {
+        set_batch(w, k); /* the last one stays */
+        st = sn_meaning_check(&m, NULL, &out->fault);
+    }
     for (int i = 0; i < w->ranks; i++)
         out->approximate |= sn_meaning_approximate(&w->jobs[i]->train);
     out->ranks = w->ranks;

@@ -140,6 +140,15 @@ uint64_t sn_certificate(const uint64_t *stages, int n)
     return h ? h : 1;
 }
 
+static uint64_t mix_schedule(uint64_t h, const struct sn_sched *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t x[] = {s[i].segment, s[i].micro, s[i].slot, s[i].late, s[i].first, s[i].n};
+        h = mix(h, x, sizeof(x));
+    }
+    return h;
+}
+
 uint64_t sn_program_hash(const struct sn_program *p)
 {
     uint64_t h = 0xcbf29ce484222325ull;
@@ -159,10 +168,7 @@ uint64_t sn_program_hash(const struct sn_program *p)
         int64_t x[] = {p->bufs[b].offset, p->bufs[b].bytes, (int64_t)p->bufs[b].cls};
         h = mix(h, x, sizeof(x));
     }
-    for (int i = 0; i < p->n_sched; i++) {
-        const struct sn_sched *s = &p->sched[i];
-        int64_t x[] = {s->segment, s->micro, s->slot, s->late, s->first, s->n};
-        h = mix(h, x, sizeof(x));
-    }
-    return h;
+    for (int k = 0; k < p->n_orders; k++)
+        h = mix_schedule(h, p->orders[k].sched, p->orders[k].n_sched);
+    return p->orders ? h : mix_schedule(h, p->sched, p->n_sched);
 }

@@ -167,19 +167,24 @@ int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struc
     return -1;
 }
 
+void sn_runs_count(struct sn_program *p, const struct sn_sched *s)
+{
+    struct sn_segment *c = &p->segments[s->segment];
+    if (s->first > c->first)
+        return; /* the run has been counted */
+    c->runs[SN_EVERY]++;
+    c->runs[SN_FIRST] += s->micro == 0;
+    c->runs[SN_LAST] += s->micro == p->micros - 1;
+}
+
 void sn_sched_add_piece(struct sn_program *p, const struct sn_piece *x, int micro, int slot)
 {
     GROW(p, p->sched, p->n_sched, p->cap_sched);
     if (p->failed)
         return;
-    struct sn_segment *c = &p->segments[x->segment];
-    p->sched[p->n_sched++] = (struct sn_sched){
+    p->sched[p->n_sched] = (struct sn_sched){
         .segment = x->segment, .micro = micro, .first = x->first, .n = x->n, .slot = slot};
-    if (x->first > c->first)
-        return; /* the run has been counted */
-    c->runs[SN_EVERY]++;
-    c->runs[SN_FIRST] += micro == 0;
-    c->runs[SN_LAST] += micro == p->micros - 1;
+    sn_runs_count(p, &p->sched[p->n_sched++]);
 }
 
 void sn_sched_add(struct sn_program *p, int segment, int micro, int slot)

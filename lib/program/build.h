@@ -38,6 +38,8 @@ void sn_segments_close(struct sn_program *p); /* after the last operation */
 void sn_ops_drop(struct sn_program *p, const bool *gone);
 /* The segment of this kind and scope; -1 for none. */
 int sn_segment_find(const struct sn_program *p, enum sn_segment_kind kind, struct sn_scope scope);
+/* An entry of the schedule in the segments' runs. */
+void sn_runs_count(struct sn_program *p, const struct sn_sched *s);
 void sn_sched_add(struct sn_program *p, int segment, int micro, int slot);
 /* A piece of a segment. */
 struct sn_piece {

@@ -5,6 +5,7 @@
 
 #include "kernels/round.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/layout/axes.h"
 #include "lib/program/boxes.h"
 
@@ -97,6 +98,44 @@ static void set_library(const struct sn_job *j, struct sn_program *p)
             p->ops[i].attr.attention.library = j->config->run.attention;
 }
 
+void sn_job_set_batch(struct sn_job *j, int k)
+{
+    struct sn_program *p = &j->train;
+    if (!p->orders)
+        return;
+    p->micros = p->orders[k].micros;
+    p->sched = p->orders[k].sched;
+    p->n_sched = p->cap_sched = p->orders[k].n_sched;
+    for (int c = 0; c < p->n_segments; c++)
+        memset(p->segments[c].runs, 0, sizeof(p->segments[c].runs));
+    for (int i = 0; i < p->n_sched; i++)
+        sn_runs_count(p, &p->sched[i]);
+}
+
+/* One text, and for each size of batch its order; the largest has slots and copies for all. */
+static enum sn_status emit_orders(struct sn_job *j, struct sn_program *p, struct sn_err *err)
+{
+    const struct sn_config *c = j->config;
+    int n = sn_batch_sizes(&c->train), per_micro = c->layout.data * c->layout.micro_batch;
+    if (n == 1)
+        return sn_emit_schedule(j, p, err);
+    p->orders = sn_alloc_n((size_t)n, sizeof(*p->orders));
+    if (!p->orders)
+        return sn_fail(err, SN_ENOMEM, "compile: no memory for %d sizes of batches", n);
+    p->n_orders = n;
+    for (int k = n - 1; k >= 0 && !p->failed; k--) {
+        int64_t first, last;
+        p->sched = NULL;
+        p->n_sched = p->cap_sched = 0;
+        p->micros = sn_batch_size(&c->train, k, &first, &last) / per_micro;
+        enum sn_status st = sn_emit_schedule(j, p, err);
+        p->orders[k] = (struct sn_batch_order){p->micros, p->sched, p->n_sched};
+        SN_TRY(st);
+    }
+    sn_job_set_batch(j, n - 1);
+    return SN_OK;
+}
+
 static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     sn_segments_close(p);
@@ -106,7 +145,7 @@ static enum sn_status finish(struct sn_job *j, struct sn_program *p, struct sn_e
         sn_pass_pieces(j, p);
         sn_pass_order(j, p);
     }
-    SN_TRY(sn_emit_schedule(j, p, err));
+    SN_TRY(p == &j->train ? emit_orders(j, p, err) : sn_emit_schedule(j, p, err));
     if (p->failed)
         return sn_fail(err, SN_ENOMEM, "compile: no memory for the %s program", p->name);
     set_library(j, p);
@@ -365,7 +404,11 @@ static void program_fini(struct sn_program *p)
     sn_free(p->ops);
     sn_free(p->op_of_id);
     sn_free(p->segments);
-    sn_free(p->sched);
+    for (int k = 0; k < p->n_orders; k++)
+        sn_free(p->orders[k].sched);
+    if (!p->orders)
+        sn_free(p->sched);
+    sn_free(p->orders);
 }
 
 void sn_job_destroy(struct sn_job *j)

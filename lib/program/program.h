@@ -12,6 +12,8 @@
  *   only to accumulate.
  * - What varies at run time is: an operation's `when`, the `ok` scalar, indices of views, and the
  *   scalars block.
+ *
+ * Longer than 500 lines because what a job and its programs are is one thing.
  */
 #ifndef SN_PROGRAM_H
 #define SN_PROGRAM_H
@@ -222,6 +224,13 @@ struct sn_sched {
     int late;     /* and of its LATE buffers, in backward and weight-gradient segments */
 };
 
+/* The schedule of steps whose batch has so many micro-batches. */
+struct sn_batch_order {
+    int micros;
+    struct sn_sched *sched;
+    int n_sched;
+};
+
 enum { SN_MAX_VSTAGES = 64 }; /* virtual stages of a rank */
 
 struct sn_program {
@@ -236,6 +245,11 @@ struct sn_program {
     int *op_of_id, cap_ids; /* where the operation of each id is, while the text is written */
     int n_state_bufs;       /* the first buffers are the job's state, the same in every program */
     int micros;             /* micro-batches per step */
+    /* With train.ramp the text has a schedule for each size of batch, in the order of
+     * sn_batch_size(); micros, sched, n_sched and segments' runs are those of one of them, and slots
+     * enough for each. Else NULL. */
+    struct sn_batch_order *orders;
+    int n_orders;
     int vstages;            /* virtual stages */
     int slots[SN_MAX_VSTAGES]; /* micro-batches in flight at once */
     int lates[SN_MAX_VSTAGES]; /* backwards whose weight gradients are due, at once */
@@ -373,6 +387,9 @@ enum sn_status sn_job_create_text(struct sn_job **out, const struct sn_job_env *
 enum sn_status sn_job_create_shards(struct sn_job **out, const struct sn_job_env *env,
                                     struct sn_err *err);
 void sn_job_destroy(struct sn_job *j); /* NULL is allowed */
+/* From now on the train program is that of steps with the k-th size of batch (sn_batch_size); a new
+ * job's is that of the last, the largest. Its text, buffers and memory stay the same. */
+void sn_job_set_batch(struct sn_job *j, int k);
 
 /* Where in the staging buffer collectives of a group have theirs, which all of a queue share. */
 int64_t sn_job_staging_at(const struct sn_job *j, enum sn_group q);

@@ -27,6 +27,8 @@ const char *sn_match_gap(const struct sn_config *c)
         return "tensor ranks share out rows of tokens, and which these are is known when it runs";
     if (experts && c->train.precision != SN_F32)
         return "rounding to 16 bits sends tokens to other experts";
+    if (c->train.ramp.n_batches > 0)
+        return "its batches have several sizes (train.ramp)";
     for (int i = 0; i < SN_NCODED; i++)
         if (sn_coding_loses(&c->layout.compress.coding[i]))
             return "codecs lose something of what its ranks send";

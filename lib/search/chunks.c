@@ -1,6 +1,7 @@
 #include "lib/search/chunks.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/cost/hops.h"
 #include "lib/machine/named.h"
 #include "lib/model/model.h"
@@ -21,7 +22,7 @@ static void layer_alone(struct sn_config *out, const struct sn_config *c)
     if (l->split_backward && sn_gradients_are_temporary(sn_zero_holding(l->zero)))
         l->zero = 1;
     l->zero_cache = 0;
-    out->train.global_batch = l->data * l->micro_batch;
+    sn_batch_set(&out->train, l->data * l->micro_batch);
     out->train.eval_every = 0;
     out->checkpoint.async = false;
     out->checkpoint.snapshot_every = 0;

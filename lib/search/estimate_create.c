@@ -2,6 +2,7 @@
  * estimate_create.c - an estimator: the layers that it compiles once, and the room that it has.
  */
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/program/opinfo.h"
 #include "lib/search/estimate_cache.h"
 
@@ -51,7 +52,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
                                           .virtual_stages = 1,
                                           .schedule = SN_SCHEDULE_DEFAULT,
                                           .bucket = c->layout.bucket};
-    c->train.global_batch = 1;
+    sn_batch_set(&c->train, 1);
     struct sn_job_env env = {.config = c, .model = e->model, .ops = ops, .threads = threads};
     SN_TRY(sn_job_create(&e->job, &env, err));
     sn_pricer_init(&e->pricer, e->machine, e->software, e->job);

@@ -1,6 +1,7 @@
 #include "lib/search/layer_profile.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/layout/axes.h"
 #include "lib/layout/cut.h"
 #include "lib/program/opinfo.h"
@@ -122,7 +123,7 @@ void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
     coding[SN_CODED_TENSOR] = k->tensor_coding;
     coding[SN_CODED_EXPERT] = k->expert_coding;
     coding[SN_CODED_PIPELINE] = k->pipeline_coding;
-    out->train.global_batch = out->layout.data * k->micro_batch;
+    sn_batch_set(&out->train, out->layout.data * k->micro_batch);
     out->train.eval_every = 0;
 }
 

@@ -2,6 +2,7 @@
  * search_auto.c - what no layout satisfies, in a sentence; and `layout: auto`.
  */
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/search/search.h"
 #include "lib/search/search_heap.h"
 #include "lib/search/variants.h"
@@ -37,10 +38,10 @@ enum sn_status sn_search_refuse(const struct sn_config *c, int ranks, struct sn_
     return sn_fail(err, SN_EINPUT,
                    "%s: no layout of %d ranks is valid: tensor divides model.heads (%d), context "
                    "model.seq (%d), pipeline is at most model.layers (%d), data x micro_batch "
-                   "divides train.global_batch (%d)%s; %s",
+                   "divides %s (%d)%s; %s",
                    c->path, ranks, c->model.heads, c->model.seq, c->model.layers,
-                   c->train.global_batch,
-                   c->layout_named ? ", and keys that layout names stand" : "", would);
+                   c->train.ramp.n_batches ? "all batches" : "train.global_batch",
+                   sn_batch_divisor(&c->train), c->layout_named ? ", and keys that layout names stand" : "", would);
 }
 
 static enum sn_status found_one(struct sn_config *c, const struct sn_search *s, int64_t limit,

@@ -1,6 +1,7 @@
 #include "lib/search/variants.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/layout/axes.h"
 #include "lib/program/program.h"
 
@@ -206,7 +207,7 @@ static void list_pipelines(struct lister *l, int rest)
         int64_t data = rest / p;
         if (rest % p != 0 || !may(l, SN_KEY_PIPELINE, p, g->pipeline) ||
             !may(l, SN_KEY_DATA, (int)data, g->data) ||
-            l->base->train.global_batch % (data * l->v.micro_batch) != 0)
+            sn_batch_misfit(&l->base->train, data * l->v.micro_batch) != 0)
             continue;
         l->v.size[SN_AXIS_PIPELINE] = p;
         l->v.size[SN_AXIS_DATA] = (int)data;
@@ -224,7 +225,7 @@ static bool is_whole_grid(const struct lister *l, int sequence_parallel)
 static void list_micro_batches(struct lister *l, int rest)
 {
     const struct sn_layout_config *g = &l->base->layout;
-    int batch = l->base->train.global_batch;
+    int batch = sn_batch_divisor(&l->base->train);
     for (int b = 1; b <= batch; b++)
         for (int sp = 1; sp >= 0; sp--) {
             bool same = l->v.size[SN_AXIS_TENSOR] == 1 && sp != g->sequence_parallel;

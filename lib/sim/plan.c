@@ -1,6 +1,7 @@
 #include "lib/sim/plan.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/machine/losses.h"
 #include "lib/cost/foreign_memory.h"
 #include "lib/program/opinfo.h"
@@ -76,7 +77,7 @@ static void add_time(struct sn_plan *out, const struct sn_stages *s, const struc
 {
     const struct sn_job *j = s->job[0];
     const struct sn_config *c = j->config;
-    double tokens = (double)c->train.global_batch * (double)c->model.seq;
+    double tokens = (double)j->train.micros * c->layout.data * c->layout.micro_batch * c->model.seq;
     double peak = p->machine->device.gemm[c->train.precision].peak * out->ranks;
     out->step_time = sim->step;
     out->bubble = sim->bubble;
@@ -112,6 +113,15 @@ enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
     }
     *out = plan;
     return SN_OK;
+}
+
+enum sn_status sn_plan_of_batch(struct sn_plan *out, struct sn_stages *s, const struct sn_pricer *p,
+                                int k, struct sn_err *err)
+{
+    sn_stages_set_batch(s, k);
+    enum sn_status st = sn_plan_make(out, s, p, err);
+    sn_stages_set_batch(s, sn_batch_sizes(&s->job[0]->config->train) - 1);
+    return st;
 }
 
 static double rise_of(const struct sn_layout_config *l)

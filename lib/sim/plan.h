@@ -35,6 +35,9 @@ struct sn_plan {
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
 enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
                             const struct sn_pricer *p, struct sn_err *err);
+/* The same of steps with the k-th size of batch (lib/config/batch.h); the largest is set then. */
+enum sn_status sn_plan_of_batch(struct sn_plan *out, struct sn_stages *s, const struct sn_pricer *p,
+                                int k, struct sn_err *err);
 /* What codecs change: for the layout of env->config, whose plan *p is. */
 enum sn_status sn_plan_without_codecs(struct sn_plan *p, const struct sn_job_env *env,
                                       const struct sn_machine *m, const struct sn_software *s,

@@ -1,6 +1,7 @@
 #include "lib/sim/stages.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/verify/verify.h"
 
 typedef enum sn_status creator(struct sn_job **out, const struct sn_job_env *env,
@@ -51,6 +52,12 @@ static enum sn_status play(struct sn_proof *proof, const struct sn_stages *s)
     return st;
 }
 
+void sn_stages_set_batch(struct sn_stages *s, int k)
+{
+    for (int i = 0; i < s->n; i++)
+        sn_job_set_batch(s->job[i], k);
+}
+
 enum sn_status sn_stages_prove(struct sn_proof *out, const struct sn_stages *s, struct sn_err *err)
 {
     *out = (struct sn_proof){.is_asked = true};
@@ -59,6 +66,18 @@ enum sn_status sn_stages_prove(struct sn_proof *out, const struct sn_stages *s, 
     if (st == SN_OK || st == SN_EFAIL)
         return SN_OK;
     *err = out->fault;
+    return st;
+}
+
+enum sn_status sn_stages_prove_all(struct sn_proof *out, struct sn_stages *s, struct sn_err *err)
+{
+    int n = sn_batch_sizes(&s->job[0]->config->train);
+    enum sn_status st = SN_OK;
+    for (int k = 0; k < n && st == SN_OK && (k == 0 || out->holds); k++) {
+        sn_stages_set_batch(s, k);
+        st = sn_stages_prove(out, s, err);
+    }
+    sn_stages_set_batch(s, n - 1);
     return st;
 }
 

@@ -28,8 +28,12 @@ struct sn_proof {
     struct sn_err fault; /* why not */
 };
 
-/* A refuted layout is a result, not a failure. */
+/* A refuted layout is a result, not a failure. Steps of the size of batch that is set. */
 enum sn_status sn_stages_prove(struct sn_proof *out, const struct sn_stages *s, struct sn_err *err);
+/* Of all sizes; the largest is set then. */
+enum sn_status sn_stages_prove_all(struct sn_proof *out, struct sn_stages *s, struct sn_err *err);
+/* sn_job_set_batch of each. */
+void sn_stages_set_batch(struct sn_stages *s, int k);
 void sn_stages_fini(struct sn_stages *s); /* a zeroed one is allowed */
 
 #endif

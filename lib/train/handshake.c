@@ -50,15 +50,35 @@ static enum sn_status certify(const struct sn_trainer *t, const struct sn_rank_s
 }
 
 /* On rank 0. */
+static void add_traffic(struct sn_trainer *t, const struct sn_rank_summary *all)
+{
+    memset(t->traffic, 0, sizeof(t->traffic));
+    for (int r = 0; r < t->env.comm->size; r++)
+        for (int a = 0; a < SN_NAXES; a++)
+            t->traffic[a] += all[r].traffic[a];
+}
+
+/* On rank 0. */
 static void take_plan(struct sn_trainer *t, const struct sn_rank_summary *all)
 {
     t->memory = all[0].memory;
     for (int r = 0; r < t->env.comm->size; r++) {
         if (all[r].memory.total > t->memory.total)
             t->memory = all[r].memory;
-        for (int a = 0; a < SN_NAXES; a++)
-            t->traffic[a] += all[r].traffic[a];
     }
+    add_traffic(t, all);
+}
+
+enum sn_status sn_trainer_count_traffic(struct sn_trainer *t, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    struct sn_rank_summary mine = {0};
+    sn_job_traffic(t->job, mine.traffic);
+    memcpy(t->sent_by_rank, mine.traffic, sizeof(t->sent_by_rank));
+    enum sn_status st = c->ops->gather(c, &mine, (int64_t)sizeof(mine), t->summaries, 0, err);
+    if (st == SN_OK && c->rank == 0)
+        add_traffic(t, t->summaries);
+    return c->ops->agree(c, st, err);
 }
 
 enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err)

@@ -159,7 +159,7 @@ static void progress(struct sn_metrics *m, const struct sn_step_report *r, doubl
     if (!last && t - m->last_printed < (m->terminal ? 0.2 : 10.0))
         return;
     m->last_printed = t;
-    long left = (long)(m->mean_time * (double)(r->steps - r->step) + 0.5);
+    long left = (long)(m->mean_time * r->left + 0.5);
     char line[256], learnt[64] = "paced";
     if (!isnan(r->loss) || !isnan(r->grad_norm)) /* a paced step has neither */
         (void)snprintf(learnt, sizeof(learnt), "loss %.4f  grad norm %.3f", r->loss, r->grad_norm);

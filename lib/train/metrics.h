@@ -24,6 +24,7 @@ struct sn_snapshot_report {
 
 struct sn_step_report {
     int64_t step, steps;
+    double left; /* the run, in steps of this one's size */
     double loss, grad_norm, lr;
     int64_t tokens; /* cumulative */
     int64_t step_tokens;

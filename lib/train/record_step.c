@@ -28,6 +28,16 @@ enum sn_status sn_trainer_record_open(struct sn_trainer *t, int64_t every, struc
     return create(t, err);
 }
 
+enum sn_status sn_trainer_record_again(struct sn_trainer *t, struct sn_err *err)
+{
+    if (!t->recording.of)
+        return SN_OK;
+    int64_t every = t->recording.every;
+    sn_trainer_record_close(t);
+    t->recording.every = every;
+    return create(t, err);
+}
+
 void sn_trainer_record_begin(struct sn_trainer *t, int64_t step)
 {
     if (!is_recorded(t, step))

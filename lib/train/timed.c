@@ -10,7 +10,9 @@ enum sn_status sn_trainer_timed_open(struct sn_trainer *t, const struct sn_train
     if (!o->timed)
         return SN_OK;
     t->timed.step = last - first < SN_TIMED_STEP ? last : first + SN_TIMED_STEP - 1;
-    return c->ops->agree(c, sn_timeline_create(&t->timed.timeline, t->exec, err), err);
+    SN_TRY(sn_trainer_set_batch(t, t->timed.step, err)); /* so many operations */
+    SN_TRY(c->ops->agree(c, sn_timeline_create(&t->timed.timeline, t->exec, err), err));
+    return sn_trainer_set_batch(t, first, err);
 }
 
 void sn_trainer_timed_begin(struct sn_trainer *t, int64_t step)

@@ -66,6 +66,7 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
     struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
     SN_TRY(sn_job_create(&t->job, &env, err));
+    t->batch = sn_batch_sizes(&c->train) - 1;
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
     t->summaries =
         sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->summaries));
@@ -223,6 +224,7 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
 {
     double t0 = sn_clock();
     const struct sn_config *c = t->env.config;
+    SN_TRY(sn_trainer_set_batch(t, step, err));
     prepare_scalars(t, step);
     SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, err));
     t->ahead.wanted = step < c->train.steps ? step + 1 : 0;
@@ -244,6 +246,9 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
     struct sn_step_report r = {
         .step = step,
         .steps = c->train.steps,
+        .left = (double)(sn_samples_before(&c->train, c->train.steps + 1) -
+                         sn_samples_before(&c->train, step + 1)) /
+                sn_batch_of(&c->train, step),
         .loss = t->env.pace ? NAN : s->loss_sum / s->tokens_in_step,
         .grad_norm = t->env.pace ? NAN : s->grad_norm,
         .lr = sn_lr_at(&c->train,
@@ -377,6 +382,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
         sn_log(SN_LOG_WARN, "--pace: compute operations sleep, so there are no losses; nothing is "
                             "learnt, evaluated or saved, and times go to pace.jsonl");
     }
+    SN_TRY(sn_trainer_set_batch(t, t->state.scalars.step + 1, err));
     sn_solo_begin(t->solo, "start: memory and records", false);
     SN_TRY(sn_solo_end(t->solo, open_records(t, err), err));
     sn_exec_set_fence(t->exec, sn_exec_has_mirror(t->exec) ? mirror_fence : fence, t);

@@ -85,6 +85,7 @@ struct sn_trainer {
     struct sn_corpus train_data, valid_data; /* valid_data.n 0: nothing is evaluated */
     struct sn_data_fit fit;
     struct sn_loader train, valid;
+    int batch;             /* which size of batch the job's train program is set to */
     struct sn_ahead ahead; /* on a device */
     int64_t *first_sample; /* per micro-batch of a step */
     struct sn_state state;
@@ -111,6 +112,10 @@ struct sn_trainer {
 
 /* handshake.c: groups; the ranks agree on what they have compiled, and learn the whole plan. */
 enum sn_status sn_trainer_handshake(struct sn_trainer *t, struct sn_err *err);
+/* What a step sends, by this rank and by all. Collective. */
+enum sn_status sn_trainer_count_traffic(struct sn_trainer *t, struct sn_err *err);
+/* batch_step.c: the train program becomes that of the step's size of batch. Collective. */
+enum sn_status sn_trainer_set_batch(struct sn_trainer *t, int64_t step, struct sn_err *err);
 /* resume.c: weights and position from a checkpoint, from train.init_from, or at random. `st` is
  * how this rank has fared so far; collective. */
 enum sn_status sn_trainer_restore(struct sn_trainer *t, bool fresh, enum sn_status st,
@@ -201,6 +206,8 @@ enum sn_status sn_trainer_record_open(struct sn_trainer *t, int64_t every, struc
 /* Around the run of a step, whose tokens are there. */
 void sn_trainer_record_begin(struct sn_trainer *t, int64_t step);
 enum sn_status sn_trainer_record_end(struct sn_trainer *t, int64_t step, struct sn_err *err);
+/* For another size of batch, where it is open. */
+enum sn_status sn_trainer_record_again(struct sn_trainer *t, struct sn_err *err);
 void sn_trainer_record_close(struct sn_trainer *t);
 
 /* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what

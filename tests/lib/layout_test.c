@@ -4,6 +4,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/config/batch.h"
 #include "lib/exec/accelerator.h"
 #include "lib/exec/exec.h"
 #include "lib/sim/plan.h"
@@ -214,7 +215,7 @@ static void note_load(struct shared *s, struct place *p, int step)
     int layers = sn_expert_layers(m);
     const double *got = layers ? sn_exec_load(p->exec) : NULL;
     bool dense = m->experts.router == SN_ROUTER_DENSE; /* probabilities are summed, not choices */
-    double tokens = (double)s->config->train.global_batch * m->seq;
+    double tokens = (double)sn_batch_of(&s->config->train, step + 1) * m->seq;
     double choices = s->out->pace ? 0 : tokens * (dense ? 1 : m->experts.top_k);
     for (int i = 0; i < layers; i++) {
         double all = 0;
@@ -233,9 +234,11 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     struct sn_err err = {0};
     const struct sn_config *c = p->config;
     struct sn_scalars *x = sn_exec_scalars(p->exec);
+    sn_job_set_batch(p->job, sn_batch_number(&c->train, step + 1));
+    x->tokens_in_step = (double)sn_batch_of(&c->train, step + 1) * c->model.seq;
     for (int m = 0; m < p->job->train.micros; m++) {
         first[m] =
-            (int64_t)step * c->train.global_batch +
+            sn_samples_before(&c->train, step + 1) +
             (m * c->layout.data + p->job->group_index[SN_GROUP_DATA]) * c->layout.micro_batch;
         fill(p, first[m], m);
     }
@@ -376,7 +379,7 @@ static bool proven(struct layout_run *out, const struct sn_config *c)
     if (st == SN_OK)
         st = sn_plan_make(&plan, &stages, NULL, &err);
     if (st == SN_OK)
-        st = sn_stages_prove(&proof, &stages, &err);
+        st = sn_stages_prove_all(&proof, &stages, &err);
     sn_stages_fini(&stages);
     sn_model_destroy(model);
     (void)snprintf(out->fault, sizeof(out->fault), "%s",

@@ -46,6 +46,7 @@ static const struct key defaults[] = {
     {MODEL, "global_every", NULL},
     {MODEL, "score_cap", NULL},
     {TRAIN, "global_batch", "12"},
+    {TRAIN, "ramp", NULL},
     {TRAIN, "precision", NULL},
     {TRAIN, "freeze", NULL},
     {TRAIN, "lora", NULL},

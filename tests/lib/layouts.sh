@@ -45,7 +45,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|seed|blend)=/)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|ramp|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -88,7 +88,7 @@ layout_file() { # line path output
             }
             if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
                 section = "model"
-            if (key ~ /^(precision|freeze|lora|optimizer|global_batch)$/)
+            if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp)$/)
                 section = "train"
             value = substr($i, at + 1)
             put(section, key, key == "optimizer" ? "{kind: " value ", lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}" : value)
@@ -160,8 +160,10 @@ layout_section() { # key text: the numbers of this object of a JSON line, the fi
 }
 
 layout_plan() { # line name output: planned bytes are the trainer's
+    layout_planned=1p # of the largest batch
+    case " $1 " in *' ramp='*) layout_planned='$p' ;; esac
     run "$BUILD/bin/sennit-plan" "$3.yaml" --json
-    layout_first=$(head -n 1 "$3/metrics.jsonl")
+    layout_first=$(grep '"loss"' "$3/metrics.jsonl" | sed -n "$layout_planned")
     like "$2: the plan is one of bytes" "$out" '"memory_bytes": .*"traffic_bytes": '
     # What routing decides is not the plan's to say: the trainer holds it to the counts of every step.
     layout_routed='s/"expert": [0-9]*/"expert": -/'

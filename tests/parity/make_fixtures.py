@@ -85,6 +85,11 @@ CASES = {
     "llama-window": dict(BASE, family="llama", layers=3, hidden=32, heads=4, kv_heads=2, ffn=48,
                          vocab=101, seq=40, tied=False, window=9, global_every=3, score_cap=1.5,
                          seed=1515),
+    # batches of 2, then of 4, and a rate that stays and falls in the last steps
+    "llama-ramp": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61,
+                       seq=20, tied=True, seed=1616, micro_batch=1,
+                       train=dict(ramp="{batches: [2], until: [6]}",
+                                  schedule="{kind: wsd-cosine, warmup: 4, min_lr: 3.0e-04, decay: 8}")),
     # llama with biases of q, k and v
     "qwen2": dict(BASE, family="qwen2", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=89,
                   seq=28, tied=True, rope_theta=1000000.0, norm_eps=1e-6, seed=1414),
@@ -531,15 +536,21 @@ def make_documents(c):
 
 
 def batch_of_step(flat, c, step):
-    s, first = c["seq"], (step - 1) * GLOBAL_BATCH
-    return torch.tensor([flat[i * s:i * s + s + 1] for i in range(first, first + GLOBAL_BATCH)])
+    """Of llama-ramp the first 6 steps take 2 samples each."""
+    s, few = c["seq"], 6 if "ramp" in c.get("train", {}) else 0
+    before = min(step - 1, few)
+    first, n = before * 2 + (step - 1 - before) * GLOBAL_BATCH, 2 if step <= few else GLOBAL_BATCH
+    return torch.tensor([flat[i * s:i * s + s + 1] for i in range(first, first + n)])
 
 
 # ---- the 20 steps -------------------------------------------------------------------------------
 
-def lr_of_step(s):
+def lr_of_step(s, c=None):
     if s <= WARMUP:
         return LR * s / WARMUP
+    if c and "wsd-cosine" in c.get("train", {}).get("schedule", ""):
+        y = max(0, s - (STEPS - 8)) / 8
+        return MIN_LR + 0.5 * (LR - MIN_LR) * (1 + math.cos(math.pi * y))
     return MIN_LR + 0.5 * (LR - MIN_LR) * (1 + math.cos(math.pi * (s - WARMUP) / (STEPS - WARMUP)))
 
 
@@ -563,13 +574,13 @@ def train(c, weights, flat, dtype):
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
         for group in optimizer.param_groups:
-            group["lr"] = lr_of_step(step)
+            group["lr"] = lr_of_step(step, c)
         optimizer.step()
         for n, got in counts.items():
             w[n] += c["experts"]["bias_rate"] * torch.sign(got.to(dtype).mean() - got)
         out["loss"].append(loss.item())
         out["grad_norm"].append(norm.item())
-        out["lr"].append(lr_of_step(step))
+        out["lr"].append(lr_of_step(step, c))
     out["router_bias"] = {n: t.tolist() for n, t in w.items() if n.endswith("router.bias")}
     out["final_norm"] = {n: t.detach().norm().item() for n, t in w.items()}
     return out
@@ -629,6 +640,9 @@ def run_file(name, c):
     activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
     window = (f"  sliding_window: {c['window']}\n  global_every: {c['global_every']}\n"
               f"  score_cap: {c['score_cap']}\n") if "window" in c else ""
+    more = c.get("train", {})
+    schedule = more.get("schedule", f"{{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}")
+    rest = "".join(f"  {k}: {v}\n" for k, v in more.items() if k not in ("schedule",))
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
 run: {{name: parity-{name}, seed: {RUN_SEED}, output: build/parity/{name}, backend: cpu}}
 model:
@@ -658,11 +672,11 @@ train:
     eps: {EPS:.1e}
     weight_decay: {DECAY}
     clip: {CLIP}
-  schedule: {{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}
-  init_from: {at}/model.safetensors
+  schedule: {schedule}
+{rest}  init_from: {at}/model.safetensors
   eval_every: 0
   freeze: [{freeze}]
-layout: {{data: 1, micro_batch: {MICRO_BATCH}}}
+layout: {{data: 1, micro_batch: {c.get('micro_batch', MICRO_BATCH)}}}
 checkpoint: {{dir: ckpt, every: 0}}
 """
 

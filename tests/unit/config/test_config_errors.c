@@ -385,6 +385,25 @@ static const struct {
      "want model.sliding_window, or leave it out"},
     {MODEL ", score_cap: 0}\n" TRAIN "}\n",
      "run.yaml:1:101: model.score_cap: 0 is outside 0.001..1e+09"},
+    /* a ramp of batches */
+    {MODEL "}\n" TRAIN ", ramp: {until: [3]}}\n",
+     "run.yaml:2:45: train.ramp: has no effect without train.ramp.batches; name them, or leave it "
+     "out"},
+    {MODEL "}\n" TRAIN ", ramp: {batches: [2, 4], until: [3]}}\n",
+     "run.yaml:2:70: train.ramp.until: 1 ends of 2 batches; want one for each in train.ramp.until "
+     "or train.ramp.until_tokens"},
+    {MODEL "}\n" TRAIN ", ramp: {batches: [4, 2], until: [3, 4]}}\n",
+     "run.yaml:2:55: train.ramp.batches: 4 comes before 2; want sizes that grow, up to less than "
+     "train.global_batch"},
+    {MODEL "}\n" TRAIN ", ramp: {batches: [2, 4], until: [3, 3]}}\n",
+     "run.yaml:2:70: train.ramp.until: the batches of 4 sequences have no step; want ends that "
+     "grow"},
+    {MODEL "}\n" TRAIN ", ramp: {batches: [2], until: [3], until_tokens: [9]}}\n",
+     "run.yaml:2:86: train.ramp.until_tokens: stands beside train.ramp.until; leave one of the two "
+     "out"},
+    {MODEL "}\n" TRAIN ", ramp: {batches: [3], until: [3]}}\nlayout: {micro_batch: 2}\n",
+     "run.yaml:2:55: train.ramp.batches: 3 is not a multiple of data x micro_batch (1 x 2); "
+     "nearest that are: 2 or 4"},
     {MODEL "}\n" TRAIN ", continue_from: a, init_from: b}\n",
      "run.yaml:2:54: train.continue_from: takes weights and state from a checkpoint, and "
      "train.init_from other weights; leave one of the two out"},

@@ -65,6 +65,21 @@ static void families_of_one_rank(void)
     }
 }
 
+/* Graphs of one size of batch are none of the next, which makes its own. */
+static void batches_that_grow(void)
+{
+    struct sn_config c = layout_config(SN_LLAMA);
+    c.train.ramp.n_batches = 2;
+    c.train.ramp.batches[0] = 2;
+    c.train.ramp.batches[1] = 8;
+    c.train.ramp.ends[0] = 3;
+    c.train.ramp.ends[1] = STEPS - 3;
+    compare("a ramp of batches", &c, false);
+    c.layout.data = 2;
+    c.layout.zero = 2;
+    compare("a ramp of two replicas", &c, true);
+}
+
 /* The sentence of a run whose n-th kernel fails. */
 static void fault_at(struct layout_run *x, struct sn_config *c, long n)
 {
@@ -185,6 +200,7 @@ int main(int argc, char **argv)
     FILE *f = fopen("tests/equiv/layouts", "r");
     if (!want[0]) {
         families_of_one_rank();
+        batches_that_grow();
         a_failure_in_a_graph_is_known_to_64_operations();
         micro_batches_share_a_graph();
         groups_of_one_axis_share_a_channel();
