@@ -1,12 +1,11 @@
 #include "lib/base/plain.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the character of UTF-8 at s, and the character; 0: there is none. */
-static int decode(const unsigned char *s, unsigned *out)
+int sn_plain_decode(const char *text, unsigned *out)
 {
+    const unsigned char *s = (const unsigned char *)text;
     int n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned c = n < 2 ? *s : *s & (0x7fU >> n);
@@ -19,8 +18,7 @@ static int decode(const unsigned char *s, unsigned *out)
     return n > 0 && c >= least[n] && c <= 0x10ffff ? n : 0;
 }
 
-/* C0, C1 and what moves, mirrors or hides what stands beside it. */
-static bool is_obeyed(unsigned c)
+bool sn_plain_is_obeyed(unsigned c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff ||
@@ -34,8 +32,8 @@ void sn_plain(char *to, size_t room, const char *from)
     while (*s) {
         char shown[5] = {0};
         unsigned c = 0;
-        int n = decode(s, &c);
-        if (n > 0 && !is_obeyed(c))
+        int n = sn_plain_decode((const char *)s, &c);
+        if (n > 0 && !sn_plain_is_obeyed(c))
             memcpy(shown, s, (size_t)n);
         else if (*s == '\n' || *s == '\t')
             (void)snprintf(shown, sizeof(shown), "\\%c", *s == '\n' ? 'n' : 't');
@@ -46,7 +44,7 @@ void sn_plain(char *to, size_t room, const char *from)
             break;
         memcpy(to + at, shown, length);
         at += length;
-        s += n > 0 && !is_obeyed(c) ? n : 1;
+        s += n > 0 && !sn_plain_is_obeyed(c) ? n : 1;
     }
     if (room > 0)
         to[at] = '\0';
@@ -56,8 +54,8 @@ void sn_plain_lines(char *text)
 {
     for (unsigned char *s = (unsigned char *)text; s && *s;) {
         unsigned c = 0;
-        int n = decode(s, &c);
-        if (n == 0 || (is_obeyed(c) && c != '\n' && c != '\t'))
+        int n = sn_plain_decode((const char *)s, &c);
+        if (n == 0 || (sn_plain_is_obeyed(c) && c != '\n' && c != '\t'))
             memset(s, '?', n > 0 ? (size_t)n : 1);
         s += n > 0 ? n : 1;
     }

@@ -9,7 +9,13 @@
 #ifndef SN_PLAIN_H
 #define SN_PLAIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Bytes of the character of UTF-8 at s, which ends with NUL, and the character; 0: there is none. */
+int sn_plain_decode(const char *s, unsigned *out);
+/* Does a terminal obey it? C0, C1 and what moves, mirrors or hides what stands beside it. */
+bool sn_plain_is_obeyed(unsigned character);
 
 /* What does not fit is cut off behind a whole character. `to` and `from` do not overlap. */
 void sn_plain(char *to, size_t room, const char *from);

@@ -1,6 +1,7 @@
 #include "lib/base/str.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,15 +47,19 @@ void sn_str_add(struct sn_str *s, const char *fmt, ...)
 
 void sn_str_add_json(struct sn_str *s, const char *text)
 {
+    unsigned character;
+    int n;
     sn_str_add(s, "\"");
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
         if (*c == '"' || *c == '\\')
             sn_str_add(s, "\\%c", *c);
         else if (*c == '\n')
             sn_str_add(s, "\\n");
-        else if (*c < 0x20)
-            sn_str_add(s, "\\u%04x", *c);
-        else
+        else if ((n = sn_plain_decode((const char *)c, &character)) > 0 &&
+                 sn_plain_is_obeyed(character)) {
+            sn_str_add(s, "\\u%04x", character); /* all of them lie below 0x10000 */
+            c += n - 1;
+        } else
             sn_str_add(s, "%c", *c);
     }
     sn_str_add(s, "\"");

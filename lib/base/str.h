@@ -15,7 +15,8 @@ struct sn_str {
 };
 
 void sn_str_add(struct sn_str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Append text as a JSON string with its quotes, control characters escaped. */
+/* Append text as a JSON string with its quotes; what a terminal obeys (plain.h) is escaped, so that
+ * nobody has to change it on its way out. */
 void sn_str_add_json(struct sn_str *s, const char *text);
 void sn_str_fini(struct sn_str *s);
 

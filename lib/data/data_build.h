@@ -36,6 +36,16 @@ enum sn_status sn_data_build(const struct sn_data_build *b, struct sn_data_info 
 void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_info info[2],
                           bool as_json, struct sn_str *out);
 
+/* Counts of PREFIX + suffix as a line, or as members of a JSON object. */
+void sn_data_counts(struct sn_str *s, const char *prefix, const char *suffix,
+                    const struct sn_data_info *info);
+void sn_data_counts_json(struct sn_str *s, const char *prefix, const char *suffix,
+                         const struct sn_data_info *info);
+
+/* Text in one line, as in C: \n, \t, \\, and \xff for what is no UTF-8. What a terminal obeys is
+ * \u200d, but in a text that becomes one of JSON, which escapes it itself. */
+void sn_data_text(struct sn_str *s, const char *text, size_t n, bool as_json);
+
 struct sn_data_view {
     const char *prefix;
     int64_t document; /* which one to show */

@@ -4,50 +4,49 @@
 #include "lib/data/data_build.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/plain.h"
 #include "lib/data/data_format.h"
 #include "lib/data/tokenize.h"
 
-/* --- text of byte tokens ----------------------------------------------------------------- */
+/* --- text ---------------------------------------------------------------------------------- */
 
 /* Length of the UTF-8 character at p, 0 if there is none that can be shown as it is. */
-static int shown_length(const int64_t *p, int64_t n)
+static int shown_length(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
         return p[0] >= ' ' && p[0] != 0x7f;
-    int length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || length > n)
+    size_t length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || length > n)
         return 0;
-    for (int i = 1; i < length; i++)
-        if ((p[i] & ~(int64_t)0x3f) != 0x80)
-            return 0;
-    bool is_overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    bool is_no_character = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
-    return is_overlong || is_no_character ? 0 : length;
+    return sn_utf8_check((const char *)p, length) == length ? (int)length : 0;
 }
 
-/* As in C: \n, \t, \\ and \x1b; UTF-8 stays what it is. */
-static void add_text(struct sn_str *s, const int64_t *tokens, int64_t n)
+void sn_data_text(struct sn_str *s, const char *text, size_t n, bool as_json)
 {
-    for (int64_t i = 0; i < n;) {
-        int length = shown_length(tokens + i, n - i);
-        if (tokens[i] == '\\')
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0, used; i < n;) {
+        int length = shown_length(p + i, n - i);
+        uint32_t c = length > 0 ? sn_utf8_get(text + i, &used) : 0;
+        if (p[i] == '\\')
             sn_str_add(s, "\\\\");
-        else if (tokens[i] == '\n')
+        else if (p[i] == '\n')
             sn_str_add(s, "\\n");
-        else if (tokens[i] == '\t')
+        else if (p[i] == '\t')
             sn_str_add(s, "\\t");
         else if (length == 0)
-            sn_str_add(s, "\\x%02x", (unsigned)tokens[i]);
-        for (int k = 0; k < length && tokens[i] != '\\'; k++)
-            sn_str_add(s, "%c", (int)tokens[i + k]);
-        i += length ? length : 1;
+            sn_str_add(s, "\\x%02x", p[i]);
+        else if (!as_json && sn_plain_is_obeyed(c))
+            sn_str_add(s, "\\u%04x", (unsigned)c);
+        else
+            sn_str_add(s, "%.*s", length, text + i);
+        i += length ? (size_t)length : 1;
     }
 }
 
 /* --- counts ------------------------------------------------------------------------------ */
 
-static void add_counts_json(struct sn_str *s, const char *prefix, const char *suffix,
-                            const struct sn_data_info *info)
+void sn_data_counts_json(struct sn_str *s, const char *prefix, const char *suffix,
+                         const struct sn_data_info *info)
 {
     const struct sn_token_type *type = sn_token_type_find(info->dtype_code);
     char *whole = sn_format("%.*s%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
@@ -62,8 +61,8 @@ static void add_counts_json(struct sn_str *s, const char *prefix, const char *su
     sn_free(whole);
 }
 
-static void add_counts(struct sn_str *s, const char *prefix, const char *suffix,
-                       const struct sn_data_info *info)
+void sn_data_counts(struct sn_str *s, const char *prefix, const char *suffix,
+                    const struct sn_data_info *info)
 {
     const struct sn_token_type *type = sn_token_type_find(info->dtype_code);
     sn_str_add(s, "%.*s%s: %lld token%s (%s, %d byte%s each), %lld document%s, %lld sequence%s\n",
@@ -78,17 +77,17 @@ void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_in
 {
     bool has_valid = b->valid > 0;
     if (!as_json) {
-        add_counts(out, b->prefix, "", &info[0]);
+        sn_data_counts(out, b->prefix, "", &info[0]);
         if (has_valid)
-            add_counts(out, b->prefix, "-valid", &info[1]);
+            sn_data_counts(out, b->prefix, "-valid", &info[1]);
         return;
     }
     sn_str_add(out, "{");
-    add_counts_json(out, b->prefix, "", &info[0]);
+    sn_data_counts_json(out, b->prefix, "", &info[0]);
     sn_str_add(out, ", \"valid\": ");
     if (has_valid) {
         sn_str_add(out, "{");
-        add_counts_json(out, b->prefix, "-valid", &info[1]);
+        sn_data_counts_json(out, b->prefix, "-valid", &info[1]);
         sn_str_add(out, "}}\n");
     } else {
         sn_str_add(out, "null}\n");
@@ -98,43 +97,33 @@ void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_in
 /* --- one document ------------------------------------------------------------------------ */
 
 struct shown {
-    int64_t first, end;      /* sequences of the document */
-    int64_t tokens;          /* in the document */
-    int64_t *list, listed;   /* the first of them */
-    int64_t *bytes, n_bytes; /* of their text */
+    int64_t first, end;    /* sequences of the document */
+    int64_t tokens;        /* in the document */
+    int64_t *list, listed; /* the first of them */
+    struct sn_bytes text;  /* of these */
 };
 
 /* The text of the tokens as bytes: by the tokenizer that made them, or they are bytes themselves. */
 static enum sn_status find_text(const struct sn_data_view *view, struct shown *shown,
                                 struct sn_err *err)
 {
-    struct sn_bytes text = {0};
     bool has_text;
-    enum sn_status st =
-        sn_tokenize_text(view->prefix, shown->list, shown->listed, &has_text, &text, err);
-    if (st == SN_OK && !has_text) {
-        for (int64_t i = 0; i < shown->listed; i++)
-            if (shown->list[i] < 0 || shown->list[i] > 255)
-                return sn_fail(
-                    err, SN_EINPUT,
-                    "%s: token %lld of document %lld is %lld, which is no byte; leave out "
-                    "--text",
-                    view->prefix, (long long)i, (long long)view->document,
-                    (long long)shown->list[i]);
-        shown->bytes = shown->list;
-        shown->n_bytes = shown->listed;
+    SN_TRY(
+        sn_tokenize_text(view->prefix, shown->list, shown->listed, &has_text, &shown->text, err));
+    if (has_text)
         return SN_OK;
+    if (!sn_bytes_room(&shown->text, (size_t)shown->listed))
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its text", view->prefix);
+    for (int64_t i = 0; i < shown->listed; i++) {
+        if (shown->list[i] < 0 || shown->list[i] > 255)
+            return sn_fail(err, SN_EINPUT,
+                           "%s: token %lld of document %lld is %lld, which is no byte; leave out "
+                           "--text",
+                           view->prefix, (long long)i, (long long)view->document,
+                           (long long)shown->list[i]);
+        shown->text.p[shown->text.len++] = (char)shown->list[i];
     }
-    if (st == SN_OK) {
-        shown->bytes = sn_alloc_n(text.len + 1, sizeof(*shown->bytes));
-        shown->n_bytes = (int64_t)text.len;
-        if (!shown->bytes)
-            st = sn_fail(err, SN_ENOMEM, "%s: no memory for its text", view->prefix);
-        for (size_t i = 0; i < text.len && st == SN_OK; i++)
-            shown->bytes[i] = (unsigned char)text.p[i];
-    }
-    sn_bytes_fini(&text);
-    return st;
+    return SN_OK;
 }
 
 static enum sn_status collect(const struct sn_data *d, const struct sn_data_view *view,
@@ -167,7 +156,7 @@ static void add_document(struct sn_str *s, const struct sn_data_view *view,
     if (shown->listed > 0)
         sn_str_add(s, "\n");
     if (view->as_text) {
-        add_text(s, shown->bytes, shown->n_bytes);
+        sn_data_text(s, shown->text.p, shown->text.len, false);
         sn_str_add(s, "\n");
     }
 }
@@ -184,7 +173,7 @@ static void add_document_json(struct sn_str *s, const struct sn_data_view *view,
     sn_str_add(s, "]");
     if (view->as_text) {
         struct sn_str text = {0};
-        add_text(&text, shown->bytes, shown->n_bytes);
+        sn_data_text(&text, shown->text.p, shown->text.len, true);
         sn_str_add(s, ", \"text\": ");
         sn_str_add_json(s, text.p ? text.p : "");
         s->failed = s->failed || text.failed;
@@ -206,17 +195,16 @@ enum sn_status sn_data_view_format(const struct sn_data *d, const struct sn_data
     enum sn_status st = has_document ? collect(d, view, &shown, err) : SN_OK;
     if (st == SN_OK && view->as_json) {
         sn_str_add(out, "{");
-        add_counts_json(out, view->prefix, "", &info);
+        sn_data_counts_json(out, view->prefix, "", &info);
         if (has_document)
             add_document_json(out, view, &shown);
         sn_str_add(out, "}\n");
     } else if (st == SN_OK) {
-        add_counts(out, view->prefix, "", &info);
+        sn_data_counts(out, view->prefix, "", &info);
         if (has_document)
             add_document(out, view, &shown);
     }
-    if (shown.bytes != shown.list)
-        sn_free(shown.bytes);
+    sn_bytes_fini(&shown.text);
     sn_free(shown.list);
     return st;
 }

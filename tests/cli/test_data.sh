@@ -44,6 +44,14 @@ is "print --json ends well" "$rc:$err" "0:"
 valid_json "print --json is JSON" "$out"
 like "print --json counts" "$out" '"dtype": "u8", .*"documents": 1, "sequences": 1, "tokens": 24, "bin_bytes": 24'
 
+printf 'a\342\200\215b\302\205\033' >joined # what a terminal obeys: a joiner, a line end, an escape
+run "$data" build --text joined -o joined
+run "$data" print joined --text
+like "print --text shows what a terminal obeys" "$out" '^a\\u200db\\u0085\\x1b$'
+run "$data" print joined --text --json
+is "print --text --json gives it back" "$(printf '%s' "$out" | python3 -c 'import json, sys; print(ascii(json.load(sys.stdin)["document"]["text"]))')" \
+    "'a\\u200db\\x85\\\\x1b'"
+
 run "$data" build --text text text -o twice
 is "a file is a document" "$out" "twice: 48 tokens (u8, 1 byte each), 2 documents, 2 sequences"
 run "$data" build --text text -o lines --documents lines
@@ -194,8 +202,8 @@ run "$data" build --text code -o code-tokens
 is "text that begins with a brace is text" "$rc" 0
 
 # --- usage -----------------------------------------------------------------------------------------
-fails "no command" 2 "sennit-data: no command; want build, tokenize or print, see sennit-data --help"
-fails "an unknown command" 2 "sennit-data: unknown command 'make'; want build, tokenize or print, see sennit-data --help" make
+fails "no command" 2 "sennit-data: no command; want build, tokenize, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help"
+fails "an unknown command" 2 "sennit-data: unknown command 'make'; want build, tokenize, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help" make
 fails "an unknown option" 2 "sennit-data build: unknown option --texts; see sennit-data --help" build --texts text
 fails "an option without its value" 2 "sennit-data build: no value after -o; see sennit-data --help" build --text text -o
 fails "neither kind of input" 2 "sennit-data build: no kind of input; want --text FILE... or --tokens FILE..." build text -o no

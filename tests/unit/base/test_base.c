@@ -204,6 +204,10 @@ static void json_is_escaped(void)
     tap_text(s.p ? s.p : "", "\"a \\\"b\\\" \\\\ c\\n\\u0009\\u0001 \xc3\xa9 %d\"",
              "quotes, backslashes and control characters are escaped, the rest is kept");
     sn_str_fini(&s);
+    sn_str_add_json(&s, "\xe2\x80\x8d\xc2\x9b\x7f\xf0\x9f\x99\x82\xff");
+    tap_text(s.p ? s.p : "", "\"\\u200d\\u009b\\u007f\xf0\x9f\x99\x82\xff\"",
+             "and so is what a terminal obeys");
+    sn_str_fini(&s);
 }
 
 static void distance_counts_edits(void)
