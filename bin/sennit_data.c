@@ -3,6 +3,7 @@
  */
 #include "bin/common.h"
 #include "bin/data_tokenize.h"
+#include "bin/data_verbs.h"
 #include "lib/base/plain.h"
 #include "lib/base/str.h"
 #include "lib/data/data.h"
@@ -21,6 +22,7 @@ static const char usage[] =
     "       sennit-data build --tokens FILE... -o PREFIX [options]\n"
     "       sennit-data tokenize INPUT... --tokenizer FILE --out DIR [options]\n"
     "       sennit-data print PREFIX [options]\n"
+    "       sennit-data merge | split | shuffle | dedup | stats | check PREFIX... [options]\n"
     "\n"
     "build writes PREFIX.bin and PREFIX.idx, the indexed format that Megatron reads too.\n"
     "  --text               the bytes of the files are the tokens (vocabulary 256)\n"
@@ -38,6 +40,7 @@ static const char usage[] =
     "A FILE of - is standard input.\n"
     "\n"
     "tokenize makes tokens of texts by a model's tokenizer; see sennit-data tokenize --help.\n"
+    "merge, split, shuffle, dedup, stats, check: see sennit-data merge --help.\n"
     "\n"
     "print shows what PREFIX holds.\n"
     "  --document N         show tokens of this document (default 0)\n"
@@ -278,14 +281,16 @@ static enum sn_status dispatch(int argc, char **argv, struct sn_str *out, struct
         return print(argc - 1, argv + 1, out, err);
     if (strcmp(command, "tokenize") == 0)
         return sn_data_tokenize(argc - 1, argv + 1, catch_signals(), out, err);
+    if (sn_data_is_verb(command))
+        return sn_data_verb(argc - 1, argv + 1, catch_signals(), out, err);
     if (strcmp(command, "--version") == 0)
         sn_str_add(out, "sennit-data %s\n", SN_VERSION);
     else if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0)
         sn_str_add(out, "%s", usage);
     else
         return sn_fail(err, SN_EINPUT,
-                       "sennit-data: %s%s%s; want build, tokenize or print, see sennit-data "
-                       "--help",
+                       "sennit-data: %s%s%s; want build, tokenize, print, merge, split, shuffle, "
+                       "dedup, stats or check, see sennit-data --help",
                        *command ? "unknown command '" : "no command", command, *command ? "'" : "");
     return SN_OK;
 }

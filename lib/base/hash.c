@@ -12,6 +12,13 @@ uint64_t sn_hash64(const void *p, size_t bytes)
     return XXH3_64bits(p, bytes);
 }
 
+void sn_hash128(const void *p, size_t bytes, uint64_t out[2])
+{
+    XXH128_hash_t h = XXH3_128bits(p, bytes);
+    out[0] = h.low64;
+    out[1] = h.high64;
+}
+
 uint64_t sn_hash64_rows(const float *p, int64_t rows, int64_t cols, int64_t ld)
 {
     XXH3_state_t state;

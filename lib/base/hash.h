@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 uint64_t sn_hash64(const void *p, size_t bytes);
+/* 128 bits of it: for telling contents apart where there are very many. */
+void sn_hash128(const void *p, size_t bytes, uint64_t out[2]);
 /* Of a matrix whose rows begin ld floats apart: as sn_hash64 of its rows without the gaps. */
 uint64_t sn_hash64_rows(const float *p, int64_t rows, int64_t cols, int64_t ld);
 /* sn_hash64 of the first `bytes` of an open file. False when they cannot be read, with errno; 0:

@@ -81,6 +81,22 @@ enum sn_status sn_data_file_room(struct sn_data_file *f, size_t n, struct sn_err
     return f->used + n > SN_DATA_BUFFER ? sn_data_file_flush(f, err) : SN_OK;
 }
 
+enum sn_status sn_data_file_put(struct sn_data_file *f, const void *bytes, size_t n,
+                                struct sn_err *err)
+{
+    if (n > SN_DATA_BUFFER / 2) {
+        SN_TRY(sn_data_file_flush(f, err));
+        SN_TRY(sn_data_file_write_at(f, bytes, n, f->written, err));
+        f->written += (int64_t)n;
+        return SN_OK;
+    }
+    SN_TRY(sn_data_file_room(f, n, err));
+    if (n > 0)
+        memcpy(f->buffer + f->used, bytes, n);
+    f->used += n;
+    return SN_OK;
+}
+
 enum sn_status sn_data_file_truncate(struct sn_data_file *f, int64_t bytes, struct sn_err *err)
 {
     SN_TRY(sn_data_file_flush(f, err));

@@ -7,6 +7,7 @@
 #define SN_DATA_FORMAT_H
 
 #include "lib/data/data.h"
+#include "lib/data/mask.h"
 
 #include <endian.h>
 #include <stdbool.h>
@@ -87,14 +88,16 @@ void sn_data_unmap(struct sn_data_mapped *m);
 /* sn_data_check_index without what reads each entry: the tokens are those of the size of the .bin. */
 enum sn_status sn_data_look_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
                                   struct sn_data_info *out, struct sn_err *err);
-/* n bytes of an open file from byte `at` on. What fails may go well later: it is tried six times, in half a
- * minute, and each failure said. SN_EIO names the file and the byte, also where the file has become
- * shorter. */
-enum sn_status sn_data_bytes(int fd, const char *path, void *out, size_t n, int64_t at,
-                             struct sn_err *err);
-
 /* Tokens of one index entry. */
 int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index);
+/* Where they lie, as the file has them; sequences lie back to back. */
+const unsigned char *sn_data_sequence_bytes(const struct sn_data *d, int64_t index);
+/* Of the .bin, borrowed. */
+const char *sn_data_path(const struct sn_data *d);
+/* It will be read from its beginning to its end. */
+void sn_data_read_in_order(const struct sn_data *d);
+/* n tokens of a type, from p on, as numbers; those that int32 does not hold become -1. */
+void sn_tokens_widen(int code, const unsigned char *p, int64_t n, int32_t *out);
 
 /* --- a file that grows under a temporary name -------------------------------------------- */
 
@@ -115,6 +118,9 @@ void sn_data_file_destroy(struct sn_data_file *f); /* what was not published goe
 /* Make room for n more bytes (n <= SN_DATA_BUFFER) at f->buffer + f->used. */
 enum sn_status sn_data_file_room(struct sn_data_file *f, size_t n, struct sn_err *err);
 enum sn_status sn_data_file_flush(struct sn_data_file *f, struct sn_err *err);
+/* Bytes behind what is there, however many. */
+enum sn_status sn_data_file_put(struct sn_data_file *f, const void *bytes, size_t n,
+                                struct sn_err *err);
 /* Beside the buffer: at a place that was flushed. */
 enum sn_status sn_data_file_write_at(struct sn_data_file *f, const void *bytes, size_t n,
                                      int64_t at, struct sn_err *err);
@@ -134,6 +140,21 @@ enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *to
 enum sn_status sn_data_writer_append_masked(struct sn_data_writer *w, const int32_t *tokens,
                                             const uint8_t *counts, int64_t n, struct sn_err *err);
 enum sn_status sn_data_writer_end(struct sn_data_writer *w, struct sn_err *err);
+/* n tokens (at most INT32_MAX a sequence) as the writer's own type has them, unchecked; counts as
+ * above. And the end of a sequence that does not end its document. */
+enum sn_status sn_data_writer_append_bytes(struct sn_data_writer *w, const unsigned char *p,
+                                           const uint8_t *counts, int64_t n, struct sn_err *err);
+enum sn_status sn_data_writer_end_sequence(struct sn_data_writer *w, struct sn_err *err);
+/* A document of another file, sequence for sequence, as the writer's type. */
+struct sn_data_document {
+    const struct sn_data *data;
+    const struct sn_data_mask *mask; /* of the file; NULL: none */
+    int64_t number;
+    const unsigned char *p; /* where its tokens lie, as data has them; NULL: in data */
+};
+/* SN_EINPUT names a token that the type does not hold. */
+enum sn_status sn_data_writer_copy(struct sn_data_writer *w, const struct sn_data_document *d,
+                                   struct sn_err *err);
 /* Tokens of the document that is being written. */
 int64_t sn_data_writer_open_tokens(const struct sn_data_writer *w);
 void sn_data_writer_info(const struct sn_data_writer *w, struct sn_data_info *out);

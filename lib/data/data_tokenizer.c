@@ -2,11 +2,15 @@
 
 #include "lib/base/jsonl.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
+#include "lib/data/data_format.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *sn_data_tokenizer_name(const struct sn_data_tokenizer *t)
 {
@@ -107,4 +111,75 @@ enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn
     }
     *out = loaded;
     return SN_OK;
+}
+
+/* --- going along ------------------------------------------------------------------------------ */
+
+static enum sn_status copy_stream(FILE *from, const char *to, struct sn_err *err)
+{
+    char block[4096];
+    size_t n;
+    FILE *f = fopen(to, "w");
+    bool good = f != NULL;
+    while (good && (n = fread(block, 1, sizeof(block), from)) > 0)
+        good = fwrite(block, 1, n, f) == n;
+    good = good && !ferror(from);
+    if (f)
+        good = fclose(f) == 0 && good;
+    return good ? SN_OK : sn_write_fail(err, to, errno);
+}
+
+enum sn_status sn_data_tokenizer_keep(const char *path, const char *directory, struct sn_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *to = sn_format("%s/%s", directory, slash ? slash + 1 : path);
+    struct stat a, b;
+    enum sn_status st = to ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory for a name", path);
+    bool is_same = to && stat(path, &a) == 0 && stat(to, &b) == 0 && a.st_dev == b.st_dev &&
+                   a.st_ino == b.st_ino;
+    FILE *from = to && !is_same ? fopen(path, "r") : NULL;
+    if (st == SN_OK && !is_same)
+        st = from ? copy_stream(from, to, err) : sn_data_read_fail(err, path, errno);
+    if (from)
+        (void)fclose(from); /* only read from */
+    sn_free(to);
+    return st;
+}
+
+/* The record's head alone: what it says of parts is of other files. */
+static enum sn_status write_head(const struct sn_data_tokenizer *t, const char *folder,
+                                 struct sn_err *err)
+{
+    struct sn_str line = {0};
+    char hash[20], record[SN_PATH_MAX + 32];
+    (void)snprintf(hash, sizeof(hash), "%016" PRIx64, t->hash);
+    (void)snprintf(record, sizeof(record), "%s/tokenize.jsonl", folder);
+    sn_jsonl_text(&line, "tokenizer", sn_data_tokenizer_name(t));
+    sn_jsonl_text(&line, "tokenizer_xxh3", hash);
+    sn_jsonl_int(&line, "vocab", t->vocab);
+    sn_jsonl_int(&line, "begin", t->begin);
+    sn_jsonl_int(&line, "end", t->end);
+    sn_jsonl_bool(&line, "special", t->special);
+    return sn_jsonl_append(record, &line, err);
+}
+
+enum sn_status sn_data_tokenizer_take_along(const struct sn_data_tokenizer *t, const char *prefix,
+                                            bool try, struct sn_err *err)
+{
+    struct sn_data_tokenizer there;
+    char folder[SN_PATH_MAX];
+    const char *slash = strrchr(prefix, '/');
+    SN_TRY(sn_data_tokenizer_find(&there, prefix, err));
+    if (t->path[0] && there.path[0] && t->hash != there.hash)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: tokens of the tokenizer %s (xxh3 %016" PRIx64
+            ") are there, and these are of %s (xxh3 %016" PRIx64 "); name another folder",
+            prefix, sn_data_tokenizer_name(&there), there.hash, sn_data_tokenizer_name(t), t->hash);
+    if (try || !t->path[0] || there.path[0])
+        return SN_OK;
+    (void)snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - prefix) : 1,
+                   slash ? prefix : ".");
+    SN_TRY(sn_data_tokenizer_keep(t->path, folder, err));
+    return write_head(t, folder, err);
 }

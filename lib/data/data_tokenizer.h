@@ -31,4 +31,12 @@ enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn
 /* The name of its file, without folders. */
 const char *sn_data_tokenizer_name(const struct sn_data_tokenizer *t);
 
+/* A tokenizer's file into a directory; one that is there already stays. */
+enum sn_status sn_data_tokenizer_keep(const char *path, const char *directory, struct sn_err *err);
+/* Of what a prefix will hold: its file and a record of it beside PREFIX, where there are none. A
+ * tokenizer that nobody knows leaves all as it is. SN_EINPUT: another one's tokens are there, which
+ * `try` alone finds out. */
+enum sn_status sn_data_tokenizer_take_along(const struct sn_data_tokenizer *t, const char *prefix,
+                                            bool try, struct sn_err *err);
+
 #endif

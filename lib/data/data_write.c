@@ -142,6 +142,9 @@ static void store_block(int size, const int32_t *tokens, int64_t n, unsigned cha
     if (size == 1)
         for (int64_t i = 0; i < n; i++)
             p[i] = (unsigned char)tokens[i];
+    else if (size == 2)
+        for (int64_t i = 0; i < n; i++)
+            store(2, tokens[i], p + i * 2);
     else
         for (int64_t i = 0; i < n; i++)
             store(size, tokens[i], p + i * size);
@@ -193,9 +196,26 @@ enum sn_status sn_data_writer_append(struct sn_data_writer *w, const int32_t *to
     return sn_data_writer_append_masked(w, tokens, NULL, n, err);
 }
 
+enum sn_status sn_data_writer_append_bytes(struct sn_data_writer *w, const unsigned char *p,
+                                           const uint8_t *counts, int64_t n, struct sn_err *err)
+{
+    assert(w->mask || !counts);
+    if (w->mask)
+        SN_TRY(append_counts(w, counts, n, err));
+    SN_TRY(sn_data_file_put(&w->bin, p, (size_t)n * (size_t)w->type->size, err));
+    w->open += n;
+    w->tokens += n;
+    return SN_OK;
+}
+
 enum sn_status sn_data_writer_end(struct sn_data_writer *w, struct sn_err *err)
 {
     return end_sequence(w, true, err);
+}
+
+enum sn_status sn_data_writer_end_sequence(struct sn_data_writer *w, struct sn_err *err)
+{
+    return end_sequence(w, false, err);
 }
 
 enum sn_status sn_data_writer_add(struct sn_data_writer *w, const int32_t *tokens, int64_t n,

@@ -200,45 +200,8 @@ static void remove_pair(const char *prefix)
 
 /* --- putting parts together ------------------------------------------------------------------- */
 
-/* Room for the tokens of a sequence, as read and as written. */
-struct copying {
-    struct sn_data_writer *to;
-    int64_t *wide;
-    int32_t *narrow;
-    int64_t cap;
-};
-
-static enum sn_status make_room(struct copying *c, int64_t n, struct sn_err *err)
-{
-    if (n <= c->cap)
-        return SN_OK;
-    int64_t *wide = sn_realloc(c->wide, (size_t)n * sizeof(*wide));
-    c->wide = wide ? wide : c->wide;
-    int32_t *narrow = sn_realloc(c->narrow, (size_t)n * sizeof(*narrow));
-    c->narrow = narrow ? narrow : c->narrow;
-    if (!wide || !narrow)
-        return sn_fail(err, SN_ENOMEM, "no memory for a document of %lld tokens", (long long)n);
-    c->cap = n;
-    return SN_OK;
-}
-
-static enum sn_status copy_document(const struct sn_data *d, int64_t document, struct copying *c,
-                                    struct sn_err *err)
-{
-    int64_t first, end;
-    sn_data_document(d, document, &first, &end);
-    for (int64_t s = first; s < end; s++) {
-        int64_t n = sn_data_sequence_tokens(d, s);
-        SN_TRY(make_room(c, n, err));
-        (void)sn_data_sequence(d, s, c->wide, n);
-        for (int64_t i = 0; i < n; i++)
-            c->narrow[i] = (int32_t)c->wide[i];
-        SN_TRY(sn_data_writer_append(c->to, c->narrow, n, err));
-    }
-    return sn_data_writer_end(c->to, err);
-}
-
-static enum sn_status copy_part(const struct job *j, int i, struct copying *c, struct sn_err *err)
+static enum sn_status copy_part(const struct job *j, int i, struct sn_data_writer *to,
+                                struct sn_err *err)
 {
     struct sn_data *d = NULL;
     struct sn_data_info info;
@@ -248,8 +211,9 @@ static enum sn_status copy_part(const struct job *j, int i, struct copying *c, s
     if (st != SN_OK)
         return st;
     sn_data_info(d, &info);
+    sn_data_read_in_order(d);
     for (int64_t k = 0; k < info.documents && st == SN_OK; k++)
-        st = copy_document(d, k, c, err);
+        st = sn_data_writer_copy(to, &(struct sn_data_document){.data = d, .number = k}, err);
     sn_data_close(d);
     return st;
 }
@@ -266,56 +230,22 @@ static void remove_parts(const struct job *j)
 
 static enum sn_status join_parts(struct job *j, struct sn_err *err)
 {
-    struct copying c = {0};
-    enum sn_status st = sn_data_writer_create(&c.to, j->prefix, j->dtype, err);
+    struct sn_data_writer *to = NULL;
+    enum sn_status st = sn_data_writer_create(&to, j->prefix, j->dtype, err);
     for (int i = 0; i < j->files.n && st == SN_OK; i++)
-        st = copy_part(j, i, &c, err);
+        st = copy_part(j, i, to, err);
     if (st == SN_OK) {
-        sn_data_writer_info(c.to, &j->out->info);
+        sn_data_writer_info(to, &j->out->info);
         if (j->out->info.tokens == 0)
             st = sn_fail(err, SN_EINPUT, "%s: no tokens in any of the files", j->want->out);
     }
     if (st == SN_OK)
-        st = sn_data_writer_finish(c.to, err);
+        st = sn_data_writer_finish(to, err);
     if (st == SN_OK)
         st = note(j, j->files.n, 0, 0, err);
     if (st == SN_OK)
         remove_parts(j);
-    sn_data_writer_destroy(c.to);
-    sn_free(c.wide);
-    sn_free(c.narrow);
-    return st;
-}
-
-/* --- the tokenizer beside the tokens ---------------------------------------------------------- */
-
-static enum sn_status copy_file(FILE *from, const char *to, struct sn_err *err)
-{
-    char block[4096];
-    size_t n;
-    FILE *f = fopen(to, "w");
-    bool good = f != NULL;
-    while (good && (n = fread(block, 1, sizeof(block), from)) > 0)
-        good = fwrite(block, 1, n, f) == n;
-    good = good && !ferror(from);
-    if (f)
-        good = fclose(f) == 0 && good;
-    return good ? SN_OK : sn_write_fail(err, to, errno);
-}
-
-static enum sn_status keep_tokenizer(const struct job *j, struct sn_err *err)
-{
-    char *to = sn_format("%s/%s", j->want->out, base_name(j->want->tokenizer));
-    struct stat a, b;
-    enum sn_status st = to ? SN_OK : no_memory(j, err);
-    bool is_same = to && stat(j->want->tokenizer, &a) == 0 && stat(to, &b) == 0 &&
-                   a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-    FILE *from = to && !is_same ? fopen(j->want->tokenizer, "r") : NULL;
-    if (st == SN_OK && !is_same)
-        st = from ? copy_file(from, to, err) : sn_data_read_fail(err, j->want->tokenizer, errno);
-    if (from)
-        (void)fclose(from); /* only read from */
-    sn_free(to);
+    sn_data_writer_destroy(to);
     return st;
 }
 
@@ -352,7 +282,7 @@ static enum sn_status work(struct job *j, struct sn_err *err)
     SN_TRY(read_record(j, err));
     if (j->done[j->files.n])
         return finished(j, err);
-    SN_TRY(keep_tokenizer(j, err));
+    SN_TRY(sn_data_tokenizer_keep(j->want->tokenizer, j->want->out, err));
     SN_TRY(sn_encoders_create(&j->encoders, &j->how, j->want->workers, err));
     SN_TRY(write_parts(j, err));
     return join_parts(j, err);

@@ -71,9 +71,7 @@ row "layouts of the table are planned and proven" 25
 set -- 'data: 16, zero: 3, recompute: full' 'data: 4, tensor: 4, zero: 1' \
     'data: 2, tensor: 2, pipeline: 4, schedule: zero-bubble' 'context: 2, tensor: 4, data: 2, recompute: selective' \
     'pipeline: 4, schedule: interleaved, virtual_stages: 2, data: 4, compress: {scheme: mzhybrid}'
-# Of each family's models every second one, the first among them (ALL=1: all).
-awk -v all="${ALL:-}" '/^family:/ { if (all != "" || n[$2]++ % 2 == 0) print FILENAME }' templates/models/*.yaml >"$tmp/models"
-while read -r model; do
+for model in templates/models/*.yaml; do
     preset=$(basename "$model" .yaml)
     # A layout's tensor has to divide the heads of every model; gpt2-1.5b has 25, qwen2-0.5b 14 and 2 of keys.
     layout=$1
@@ -90,7 +88,7 @@ YAML
     case $preset in qwen3-*-a*b) proof='' ;; *) proof=--verify ;; esac
     # shellcheck disable=SC2086  # an option or none
     try_fit "$preset, $layout" "$plan" "$tmp/run.yaml" --json $proof
-done <"$tmp/models"
+done
 for run_yaml in tests/golden/plans/*.yaml; do
     try_fit "$run_yaml" "$plan" "$run_yaml" --json
     try "$run_yaml --activations" "$plan" "$run_yaml" --activations
@@ -122,6 +120,11 @@ row "layouts and codecs are searched, a machine is measured" 6
 make_tokens "$tmp/tok"
 try "sennit-data print" "$data" print "$tmp/tok"
 try "sennit-data tokenize" "$data" tokenize README.md --tokenizer tests/unit/fixtures/token/llama3.json --out "$tmp/tokenized"
+try "sennit-data merge" "$data" merge "$tmp/tokenized/tokens" "$tmp/tok" -o "$tmp/tokenized/merged"
+try "sennit-data shuffle" "$data" shuffle "$tmp/tokenized/merged" -o "$tmp/shuffled" --memory 1
+try "sennit-data dedup" "$data" dedup "$tmp/shuffled" "$tmp/tok" -o "$tmp/dedup"
+try "sennit-data stats" "$data" stats "$tmp/dedup" --json
+try "sennit-data check" "$data" check "$tmp/dedup"
 row "token files are built and shown" 1
 steps=6 every=2 eval_every=2 batch=4 eval_sequences=4 run_file "$tmp/one.yaml" "$tmp/one"
 try "one rank" "$train" "$tmp/one.yaml" --stop-after 2
