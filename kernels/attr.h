@@ -12,6 +12,8 @@
 #include <stdbool.h>
 
 enum sn_act { SN_ACT_GELU_TANH, SN_ACT_GELU_ERF };
+/* What a gated activation takes of its gate. */
+enum sn_gate { SN_GATE_SILU, SN_GATE_GELU_TANH };
 enum sn_epilogue { SN_EPILOGUE_NONE, SN_EPILOGUE_ACT, SN_EPILOGUE_ACT_DX, SN_EPILOGUE_COLSUM };
 /* Of what an operation's sums are, where they are to have the same bits in every order (exact.h). */
 enum sn_exact { SN_EXACT_NONE, SN_EXACT_VALUES, SN_EXACT_ROWS, SN_EXACT_WEIGHTS, SN_EXACT_LOSSES };
@@ -53,6 +55,7 @@ struct sn_position_attr {
 struct sn_vocab_attr {
     int64_t words; /* of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t first; /* the first word here */
+    float cap;     /* of logits z, in whose place are cap tanh(z / cap); 0: none */
 };
 
 struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
@@ -108,7 +111,9 @@ struct sn_exact_attr {
 
 struct sn_attr {
     enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */
+    enum sn_gate gate; /* SWIGLU, SWIGLU_DX */
     float eps;       /* norms */
+    float shift;     /* norms of RMS: of their weights, which are shift + w */
     float scale;     /* SCALE */
     bool inverse;    /* ROPE, DECODE */
     bool draws;      /* ROUTE, ROUTE_DX: in training; ORTHOGONALISE */

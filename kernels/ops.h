@@ -55,7 +55,8 @@
  * LAYERNORM_DW  0 dy[T,D], 1 x[T,D], 2 stats              0+ dw[1,D] f32?, 1+ db[1,D]? -
  * RMSNORM       0 x[T,D], 1 w[1,D], 3 g[T,D]?,            0 y[T,D], 1 stats[T,1] f32, 0: in 3
  *               4 parts[P T,1] f32?                       2 s[T,D]?                  2: in 0 or 3
- *               stats = 1/sqrt(mean(x^2) + eps); g, s and parts as LAYERNORM's
+ *               stats = 1/sqrt(mean(x^2) + eps); g, s and parts as LAYERNORM's. Weights are attr.shift + w,
+ *               here and wherever a gradient, or a part of one, reads the w of such a norm
  * RMSNORM_DX    0 dy, 1 x, 2 w, 3 stats, 4 g?,            0 dx (+ addend g),          0: in 0 or 4
  *               5 parts[P T,1] f32?                       1+ dw[1,D] f32?
  * RMSNORM_DW    0 dy, 1 x, 2 stats                        0+ dw[1,D] f32              -
@@ -67,7 +68,8 @@
  * HEAD_NORM     0 x[T,C], 1 w[1,2d]                       0 y[T,C], 1 stats[T,H+G] f32 -
  *               RMS norms of heads, each by itself: the first H = attr.attention.heads blocks of
  *               head_dim = d columns with weights 0 .. d - 1, the G = kv_heads behind them with the
- *               others; further columns are copied. stats = 1/sqrt(mean(x^2) + eps) of each block
+ *               others; further columns are copied. stats = 1/sqrt(mean(x^2) + eps) of each block;
+ *               attr.shift as RMSNORM's
  * HEAD_NORM_DX  0 dy, 1 x, 2 w, 3 stats                   0 dx, 1+ dw[1,2d] f32?      0: in 0
  * HEAD_NORM_DW  0 dy, 1 x, 2 stats                        0+ dw[1,2d] f32             -
  * GEMM          0 A, 1 B, 2 bias[1,N]?, 3 addend[M,N]?,   0+ C[M,N], 1+ by epilogue?  0: in 3
@@ -109,7 +111,8 @@
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
  *               attr.act: GELU with tanh, GELU with erf
  * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
- * SWIGLU        0 x[T,2F] = gate | up, 1 bounds?          0 y[T,F] = silu(gate) * up  -
+ * SWIGLU        0 x[T,2F] = gate | up, 1 bounds?          0 y[T,F] = act(gate) * up   -
+ *               act: attr.gate, silu or GELU with tanh
  * SWIGLU_DX     0 dy[T,F], 1 x[T,2F], 2 bounds?           0 dx[T,2F]                  0: in 1
  *               bounds[1,S+1] i32: rows from the last bound on are neither read nor written
  * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
@@ -127,6 +130,7 @@
  *               vocabulary are no words: their logits are not read, their dlogits are 0.
  *               in 2 parts[P*R,3] f32? (the CE_PART of every rank, rank after rank): the softmax is
  *               over all of them, row_loss that of the whole row on every rank
+ *               vocab.cap > 0: cap tanh(z / cap) stands for each logit z, and dlogits are of z
  *               A row whose target is SN_NO_TARGET only fills the batch: loss 0, dlogits 0
  * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
  *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among

@@ -72,6 +72,7 @@ $(TESTLIB): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 	$(call say,ar,$@)ar rcs $@ $^
 
 $(BUILD)/tests/bench/own/own: LDFLAGS += -Wl,--wrap=sn_arena_map
+$(BUILD)/tests/unit/test_data_bytes: LDFLAGS += -Wl,--wrap=pread -Wl,--wrap=nanosleep
 $(BUILD)/tests/unit/test_fuse_norm: LDFLAGS += -Wl,--wrap=sn_pass_fuse_norms
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TESTLIB) $(LIB)
 	$(link)

@@ -106,6 +106,20 @@ static const struct sn_hf_rule olmo2[] = {
     {0}
 };
 
+/* Norms before and behind. */
+static const struct sn_hf_rule gemma2[] = {
+    {"embed.weight",                   "embed_tokens.weight",                        SN_HF_SAME, 0},
+    {"layers.#.attn_norm.weight",      "layers.#.input_layernorm.weight",            SN_HF_SAME, 0},
+    {"layers.#.attn.q.weight",         "layers.#.self_attn.q_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.k.weight",         "layers.#.self_attn.k_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.v.weight",         "layers.#.self_attn.v_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn.o.weight",         "layers.#.self_attn.o_proj.weight",           SN_HF_SAME, 0},
+    {"layers.#.attn_post_norm.weight", "layers.#.post_attention_layernorm.weight",   SN_HF_SAME, 0},
+    {"layers.#.ffn_norm.weight",       "layers.#.pre_feedforward_layernorm.weight",  SN_HF_SAME, 0},
+    {"layers.#.ffn_post_norm.weight",  "layers.#.post_feedforward_layernorm.weight", SN_HF_SAME, 0},
+    {0}
+};
+
 /* Its block is llama's, with matrices side by side. */
 static const struct sn_hf_rule phi3[] = {
     {"embed.weight",              "embed_tokens.weight",                      SN_HF_SAME,         0},
@@ -181,6 +195,8 @@ static const struct family {
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen3_norms, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_OLMO2]    = {"model.",       {olmo2, qwen3_norms, llama_ffn, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
+    [SN_GEMMA2]   = {"model.",       {gemma2, llama_ffn, llama_end}, {0}},
+    [SN_GEMMA3]   = {"model.",       {gemma2, qwen3_norms, llama_ffn, llama_end}, {0}},
     [SN_STARCODER2] = {"model.",     {llama_attention, qwen2_biases, starcoder2, llama_end}, {0}},
 };
 _Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");

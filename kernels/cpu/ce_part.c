@@ -44,13 +44,12 @@ static __attribute__((noinline)) void add_piece(const float *v, int64_t n, float
 
 struct sn_ce_sum SN_K(sn_ce_row)(const struct sn_args *a, int64_t r, int64_t p, float *wide)
 {
-    const struct sn_mat *x = &a->in[SN_CE_PART_LOGITS];
     struct sn_ce_sum s = {0, -INFINITY};
     int64_t words = sn_ce_words(a), depth = sn_ce_depth(a), end = (p + 1) * depth;
     end = end < words ? end : words;
     for (int64_t c = p * depth; c < end; c += SN_CE_PIECE) {
         int64_t n = end - c < SN_CE_PIECE ? end - c : SN_CE_PIECE;
-        add_piece(sn_ce_piece(x, r, c, n, wide), n, &s.max, &s.sum);
+        add_piece(sn_ce_logits(a, r, c, n, wide), n, &s.max, &s.sum);
     }
     return s;
 }
@@ -67,7 +66,7 @@ SN_KERNEL(sn_ce_part)
         bool here = target >= p * depth && target < (p + 1) * depth;
         part[0] = s.max;
         part[1] = (float)s.sum;
-        part[2] = here ? *sn_ce_piece(x, r, target, 1, wide) : 0.0f;
+        part[2] = here ? *sn_ce_logits(a, r, target, 1, wide) : 0.0f;
     }
     return 0;
 }

@@ -9,6 +9,8 @@
  *
  *   m = max_p m_p      lse = m + ln sum_p s_p e^(m_p - m)      logit[target] = sum_p t_p
  *
+ * Of capped logits c tanh(z / c) = x, dlogits are times 1 - (x / c)^2.
+ *
  * The losses enter scalars.loss_sum in row order, after all rows.
  */
 #include "kernels/cpu/cross_entropy.h"
@@ -39,11 +41,10 @@ static struct sn_ce_sum sum_of_parts(const struct sn_args *a, int64_t r, float *
 
 static struct row row_here(const struct sn_args *a, int64_t r, float *wide)
 {
-    const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS];
     struct sn_ce_sum s = sum_of_parts(a, r, wide);
     int64_t target = sn_ce_column(a, r);
     /* A target that is no word must not pass as a loss. */
-    float chosen = target < 0 ? NAN : *sn_ce_piece(x, r, target, 1, wide);
+    float chosen = target < 0 ? NAN : *sn_ce_logits(a, r, target, 1, wide);
     return (struct row){(double)s.max + log(s.sum), chosen};
 }
 
@@ -77,6 +78,15 @@ static __attribute__((noinline)) void gradient_piece(const float *v, int64_t n, 
         to[i] = sn_expf_low((v[i] - high) - low) * scale;
 }
 
+/* Of capped logits, that of what they are of. */
+static __attribute__((noinline)) void through_cap(const float *v, int64_t n, float cap,
+                                                  float *slope)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        slope[i] = 1.0f - (v[i] / cap) * (v[i] / cap);
+}
+
 static void row_gradient(const struct sn_args *a, int64_t r, double lse, float scale, float *wide)
 {
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
@@ -84,15 +94,20 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
     int64_t target = sn_ce_column(a, r), words = sn_ce_words(a);
     size_t width = sn_dtype_size(dx->dtype);
     char *row = sn_mat_row(dx, r);
+    float slope[SN_CE_PIECE], cap = a->attr.vocab.cap;
     float split[2] = {(float)lse, (float)(lse - (double)(float)lse)};
     for (int64_t c = 0; c < words; c += SN_CE_PIECE) {
         int64_t n = words - c < SN_CE_PIECE ? words - c : SN_CE_PIECE;
-        const float *v = sn_ce_piece(x, r, c, n, wide);
+        const float *v = sn_ce_logits(a, r, c, n, wide);
         char *out = row + (size_t)c * width;
         float *to = dx->dtype == SN_F32 ? (float *)out : wide;
+        if (cap > 0)
+            through_cap(v, n, cap, slope);
         gradient_piece(v, n, split, scale, to);
         if (target >= c && target < c + n)
             to[target - c] -= scale;
+        for (int64_t i = 0; i < n && cap > 0; i++)
+            to[i] *= slope[i];
         if (to == wide)
             sn_row_store(out, dx->dtype, wide, n);
     }

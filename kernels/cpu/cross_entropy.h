@@ -6,6 +6,7 @@
 #define SN_CROSS_ENTROPY_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vmath.h"
 
 enum {
     SN_CE_PIECE = 1024, /* columns that are summed in fp32 */
@@ -53,6 +54,21 @@ static inline const float *sn_ce_piece(const struct sn_mat *x, int64_t r, int64_
     if (x->dtype == SN_F32)
         return (const float *)at;
     sn_row_load(wide, at, x->dtype, n);
+    return wide;
+}
+
+/* The same capped, c tanh(x / c), where there is a cap c. Not inlined: gcc copies it for each storage
+ * type and then vectorises one of the copies. */
+static __attribute__((noinline, unused)) const float *
+sn_ce_logits(const struct sn_args *a, int64_t r, int64_t c, int64_t n, float *wide)
+{
+    const float *x = sn_ce_piece(&a->in[SN_CROSS_ENTROPY_LOGITS], r, c, n, wide);
+    float cap = a->attr.vocab.cap;
+    if (!(cap > 0))
+        return x;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = cap * sn_tanhf(x[i] / cap);
     return wide;
 }
 

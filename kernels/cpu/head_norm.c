@@ -1,7 +1,7 @@
 /*
  * head_norm.c - HEAD_NORM and its gradients: RMS norms of heads, each by itself.
  *
- *   of a head x of d features: s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i
+ *   of a head x of d features: s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i,  w_i = shift + the weight
  *   dx_i = s (w_i dy_i - x_i s^2 mean_j(w_j dy_j x_j)),  dw_i = sum over rows and heads of dy_i x_i s
  *
  * The first `heads` blocks of a row have the first d weights, the kv_heads blocks behind them the other d;
@@ -54,6 +54,7 @@ static void forward_row(const struct sn_args *a, int64_t r)
     const struct sn_mat *x = &a->in[SN_NORM_X], *w = &a->in[SN_NORM_W], *y = &a->out[SN_NORM_Y];
     float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
     struct blocks b = blocks_of(a);
+    float shift = a->attr.shift;
     for (int64_t h = 0; h < b.all; h++) {
         int64_t at = h * b.d, of = weights_of(&b, h);
         float s = (float)(1.0 / sqrt(mean_square(x, r, at, b.d) + (double)a->attr.eps));
@@ -64,7 +65,7 @@ static void forward_row(const struct sn_args *a, int64_t r)
             float *yp = sn_dst(y, r, at + c, y_buf);
 #pragma omp simd
             for (int64_t i = 0; i < n; i++)
-                yp[i] = xp[i] * s * wp[i];
+                yp[i] = xp[i] * s * (shift + wp[i]);
             sn_put(y, r, at + c, n, yp);
         }
     }
@@ -83,6 +84,7 @@ static double weighted_mean(const struct sn_args *a, const struct blocks *b, int
     const struct sn_mat *dy = &a->in[SN_NORM_DX_DY], *x = &a->in[SN_NORM_DX_X],
                         *w = &a->in[SN_NORM_DX_W];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
+    float shift = a->attr.shift;
     double sum = 0.0;
     for (int64_t c = 0; c < b->d; c += SN_TILE_COLS) {
         int64_t n = sn_piece(b->d, c), at = h * b->d + c;
@@ -90,7 +92,7 @@ static double weighted_mean(const struct sn_args *a, const struct blocks *b, int
         const float *wp = sn_get(w, 0, weights_of(b, h) + c, n, w_buf);
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = 0; i < n; i++)
-            sum += (double)(dyp[i] * wp[i]) * (double)xp[i];
+            sum += (double)(dyp[i] * (shift + wp[i])) * (double)xp[i];
     }
     return sum / (double)b->d;
 }
@@ -101,6 +103,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
                         *w = &a->in[SN_NORM_DX_W], *dx = &a->out[SN_NORM_DX_DX];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], dx_buf[SN_TILE_COLS];
     struct blocks b = blocks_of(a);
+    float shift = a->attr.shift;
     for (int64_t h = 0; h < b.all; h++) {
         float s = *(const float *)sn_at(&a->in[SN_NORM_DX_STATS], r, h);
         double s3 = (double)s * (double)s * (double)s;
@@ -112,7 +115,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
             float *dxp = sn_dst(dx, r, at, dx_buf);
 #pragma omp simd
             for (int64_t i = 0; i < n; i++)
-                dxp[i] = s * (dyp[i] * wp[i]) - k * xp[i];
+                dxp[i] = s * (dyp[i] * (shift + wp[i])) - k * xp[i];
             sn_put(dx, r, at, n, dxp);
         }
     }

@@ -70,6 +70,7 @@ static inline double sn_weighted_mean(const struct sn_args *a, int64_t r)
     const struct sn_mat *dy = &a->in[SN_NORM_DX_PART_DY], *x = &a->in[SN_NORM_DX_PART_X],
                         *w = &a->in[SN_NORM_DX_PART_W];
     float dy_buf[SN_TILE_COLS], x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS];
+    float shift = a->attr.shift;
     double sum = 0.0;
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
@@ -77,7 +78,7 @@ static inline double sn_weighted_mean(const struct sn_args *a, int64_t r)
         const float *wp = sn_get(w, 0, c, n, w_buf);
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = 0; i < n; i++)
-            sum += (double)(dyp[i] * wp[i]) * (double)xp[i];
+            sum += (double)(dyp[i] * (shift + wp[i])) * (double)xp[i];
     }
     return sum / (double)x->cols;
 }

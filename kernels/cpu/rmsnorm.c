@@ -1,7 +1,7 @@
 /*
  * rmsnorm.c - RMSNORM and its gradients.
  *
- *   s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i
+ *   s = 1/sqrt(mean(x^2) + eps),  y_i = x_i s w_i,  w_i = shift + the weight
  *   of x + g, rounded, where there is an addend g
  *   dx_i = s (w_i dy_i - x_i s^2 mean_j(w_j dy_j x_j)),  dw_i = sum over rows of dy_i x_i s
  *
@@ -23,7 +23,7 @@ static void forward_row(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *x = sn_norm_input(a, r), *w = &a->in[SN_NORM_W], *y = &a->out[SN_NORM_Y];
     float x_buf[SN_TILE_COLS], w_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
-    float s = inverse_rms(a, x, r);
+    float s = inverse_rms(a, x, r), shift = a->attr.shift;
     *(float *)sn_at(&a->out[SN_NORM_STATS], r, 0) = s;
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
@@ -31,7 +31,7 @@ static void forward_row(const struct sn_args *a, int64_t r)
         float *yp = sn_dst(y, r, c, y_buf);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            yp[i] = xp[i] * s * wp[i];
+            yp[i] = xp[i] * s * (shift + wp[i]);
         sn_put(y, r, c, n, yp);
     }
 }
@@ -53,7 +53,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
     float s = *(const float *)sn_at(&a->in[SN_NORM_DX_STATS], r, 0);
     double s3 = (double)s * (double)s * (double)s;
     double mean = parts->p ? sn_parts_mean(parts, x->rows, r, 0) : sn_weighted_mean(a, r);
-    float k = (float)(s3 * mean);
+    float k = (float)(s3 * mean), shift = a->attr.shift;
     for (int64_t c = 0; c < x->cols; c += SN_TILE_COLS) {
         int64_t n = sn_piece(x->cols, c);
         const float *dyp = sn_get(dy, r, c, n, dy_buf), *xp = sn_get(x, r, c, n, x_buf);
@@ -63,11 +63,11 @@ static void dx_row(const struct sn_args *a, int64_t r)
         if (gp) {
 #pragma omp simd
             for (int64_t i = 0; i < n; i++)
-                dxp[i] = gp[i] + (s * (dyp[i] * wp[i]) - k * xp[i]);
+                dxp[i] = gp[i] + (s * (dyp[i] * (shift + wp[i])) - k * xp[i]);
         } else {
 #pragma omp simd
             for (int64_t i = 0; i < n; i++)
-                dxp[i] = s * (dyp[i] * wp[i]) - k * xp[i];
+                dxp[i] = s * (dyp[i] * (shift + wp[i])) - k * xp[i];
         }
         sn_put(dx, r, c, n, dxp);
     }

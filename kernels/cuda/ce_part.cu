@@ -11,14 +11,16 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) ce_part(const struct sn_
     __shared__ double sum_room[SN_WARP];
     for (int64_t r = blockIdx.x; r < a.in[SN_CE_PART_LOGITS].rows; r += gridDim.x) {
         struct sn_ce_sum s =
-            sn_ce_row<A>(a.in[SN_CE_PART_LOGITS], r, sn_ce_words(a), max_room, sum_room);
+            sn_ce_row<A>(a, r, max_room, sum_room);
         int64_t target = sn_ce_column(a, r);
         if (threadIdx.x != 0)
             continue;
         float *part = (float *)a.out[SN_CE_PART_PART].p + r * a.out[SN_CE_PART_PART].ld;
         part[0] = s.max;
         part[1] = (float)s.sum;
-        part[2] = target < 0 ? 0.0f : sn_element(a.in[SN_CE_PART_LOGITS], r, target);
+        part[2] = target < 0 ? 0.0f
+                             : sn_ce_capped(sn_element(a.in[SN_CE_PART_LOGITS], r, target),
+                                            a.attr.vocab.cap);
     }
 }
 

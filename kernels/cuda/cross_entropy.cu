@@ -43,6 +43,7 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
     enum { N = A::N };
     float scale = (float)((double)a.scalars->loss_scale / a.scalars->tokens_in_step);
     float high = (float)lse, low = (float)(lse - (double)high);
+    float cap = a.attr.vocab.cap;
     int64_t words = sn_ce_words(a);
     for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[SN_CROSS_ENTROPY_LOGITS].cols;
          c += (int64_t)blockDim.x * N) {
@@ -50,8 +51,9 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
         A::load(a.in[SN_CROSS_ENTROPY_LOGITS], r, c, v);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float g = expf((v[i] - high) - low) * scale;
+            float x = sn_ce_capped(v[i], cap), g = expf((x - high) - low) * scale;
             g = c + i == target ? g - scale : g;
+            g = cap > 0 ? g * (1.0f - (x / cap) * (x / cap)) : g;
             v[i] = c + i < words ? g : 0.0f;
         }
         A::store(a.out[SN_CROSS_ENTROPY_DLOGITS], r, c, v);
@@ -88,11 +90,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
         if (a.in[SN_CROSS_ENTROPY_PARTS].p) {
             row = row_merged(a, r);
         } else {
-            struct sn_ce_sum s =
-                sn_ce_row<A>(a.in[SN_CROSS_ENTROPY_LOGITS], r, sn_ce_words(a), max_room, sum_room);
+            struct sn_ce_sum s = sn_ce_row<A>(a, r, max_room, sum_room);
             row.lse = (double)s.max + log(s.sum);
             /* A target that is no word must not pass as a loss. */
-            row.chosen = target < 0 ? NAN : sn_element(a.in[SN_CROSS_ENTROPY_LOGITS], r, target);
+            row.chosen = target < 0 ? NAN
+                                    : sn_ce_capped(sn_element(a.in[SN_CROSS_ENTROPY_LOGITS], r, target),
+                                                   a.attr.vocab.cap);
         }
         if (threadIdx.x == 0)
             ((float *)a.out[SN_CROSS_ENTROPY_ROW_LOSS].p)[r * a.out[SN_CROSS_ENTROPY_ROW_LOSS].ld] =

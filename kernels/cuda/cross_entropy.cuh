@@ -29,29 +29,37 @@ static __device__ __forceinline__ int64_t sn_ce_column(const struct sn_args &a, 
     return c >= 0 && c < sn_ce_words(a) ? c : -1;
 }
 
+/* What stands for a logit. */
+static __device__ __forceinline__ float sn_ce_capped(float z, float cap)
+{
+    return cap > 0 ? cap * tanhf(z / cap) : z;
+}
+
 struct sn_ce_sum {
     float max;
     double sum; /* of e^(x - max) */
 };
 
 /*
- * Over the first `words` columns of row r; (-infinity, 0) when there are none. Each thread keeps a
+ * Over the columns of row r that are words; (-infinity, 0) when there are none. Each thread keeps a
  * running maximum of its own and adds in fp32 over one access, in double beyond. One row a block;
  * all threads call this and get the result.
  */
 template <class A>
-static __device__ struct sn_ce_sum sn_ce_row(const struct sn_mat &x, int64_t r, int64_t words,
-                                             float *max_room, double *sum_room)
+static __device__ struct sn_ce_sum sn_ce_row(const struct sn_args &a, int64_t r, float *max_room,
+                                             double *sum_room)
 {
     enum { N = A::N };
-    float max = -INFINITY;
+    const struct sn_mat &x = a.in[SN_CROSS_ENTROPY_LOGITS];
+    int64_t words = sn_ce_words(a);
+    float max = -INFINITY, cap = a.attr.vocab.cap;
     double sum = 0;
     for (int64_t c = (int64_t)threadIdx.x * N; c < words; c += (int64_t)blockDim.x * N) {
         float v[N], top = max, part = 0;
         A::load(x, r, c, v);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            v[i] = c + i < words ? v[i] : -INFINITY; /* what is no word may be anything */
+            v[i] = c + i < words ? sn_ce_capped(v[i], cap) : -INFINITY; /* what is no word may be anything */
             top = sn_max(top, v[i]);
         }
         float base = top == -INFINITY ? 0.0f : top; /* nothing but -infinity yet */

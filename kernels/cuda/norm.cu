@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) rmsnorm(const struct sn_
             A::load(a.in[SN_NORM_W], 0, c, w);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                y[i] = v[i] * s * w[i];
+                y[i] = v[i] * s * (a.attr.shift + w[i]);
             A::store(a.out[SN_NORM_Y], r, c, y);
         });
     }
@@ -205,7 +205,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) head_norm(const struct s
             A::load(a.in[SN_NORM_W], 0, h.weights + c, w);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                w[i] = v[i] * s * w[i];
+                w[i] = v[i] * s * (a.attr.shift + w[i]);
             A::store(a.out[SN_NORM_Y], h.row, h.first + c, w);
         });
     }
@@ -230,7 +230,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) head_norm_dx(const struc
             A::load(a.in[SN_NORM_DX_W], 0, h.weights + c, w);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                part += dy[i] * w[i] * v[i];
+                part += dy[i] * (a.attr.shift + w[i]) * v[i];
             sum += (double)part;
         });
         double mean = sn_row_sum(sum, room) / (double)a.attr.attention.head_dim;
@@ -241,7 +241,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) head_norm_dx(const struc
             A::load(a.in[SN_NORM_DX_W], 0, h.weights + c, w);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                w[i] = s * (dy[i] * w[i]) - k * v[i];
+                w[i] = s * (dy[i] * (a.attr.shift + w[i])) - k * v[i];
             A::store(a.out[SN_NORM_DX_DX], h.row, h.first + c, w);
         });
     }

@@ -214,6 +214,7 @@ sn_weighted_means(const struct sn_args &a, sn_row<A, kept> &row, bool there, con
         A::load(a.in[SN_NORM_DX_PART_W], 0, c, w);
 #pragma unroll
         for (int e = 0; e < N; e++) {
+            w[e] += a.attr.shift;
             plain += dy[e] * w[e];
             dot += dy[e] * w[e] * norm.along(v[e]);
         }

@@ -101,6 +101,7 @@ sn_norm_row(const struct sn_args &a, int64_t r, bool there, double room[2][SN_BL
             A::load(a.in[SN_NORM_DX_W], 0, first + i * step, w);
 #pragma unroll
             for (int e = 0; e < N; e++) {
+                w[e] += a.attr.shift;
                 plain += dy[e] * w[e];
                 dot += dy[e] * w[e] * norm.along(x[e]);
                 if (OUTS > 0)
@@ -130,7 +131,7 @@ sn_norm_row(const struct sn_args &a, int64_t r, bool there, double room[2][SN_BL
                 A::load(a.in[SN_NORM_DX_ADDEND], r, first + i * step, g);
 #pragma unroll
             for (int e = 0; e < N; e++) {
-                float dx = norm.dx(dy[e] * w[e], x[e]);
+                float dx = norm.dx(dy[e] * (a.attr.shift + w[e]), x[e]);
                 w[e] = a.in[SN_NORM_DX_ADDEND].p ? g[e] + dx : dx;
             }
             A::store(a.out[SN_NORM_DX_DX], r, first + i * step, w);
@@ -232,7 +233,7 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) sn_norm_dx_wide(const st
                 A::load(a.in[SN_NORM_DX_ADDEND], r, c, g);
 #pragma unroll
             for (int e = 0; e < N; e++) {
-                float dx = norm.dx(dy[e] * w[e], v[e]);
+                float dx = norm.dx(dy[e] * (a.attr.shift + w[e]), v[e]);
                 w[e] = a.in[SN_NORM_DX_ADDEND].p ? g[e] + dx : dx;
             }
             A::store(a.out[SN_NORM_DX_DX], r, c, w);

@@ -5,6 +5,20 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
 
+#define TWO_ROOT_2_OVER_PI 1.5957691216057308f /* 2 sqrt(2/pi) */
+#define CUBIC              0.044715f
+
+/* Of what the gate's factor is the sigmoid, and the slope of it. */
+static __device__ __forceinline__ float inside(float g, enum sn_gate gate)
+{
+    return gate == SN_GATE_SILU ? g : TWO_ROOT_2_OVER_PI * (g + CUBIC * g * g * g);
+}
+
+static __device__ __forceinline__ float slope(float g, enum sn_gate gate)
+{
+    return gate == SN_GATE_SILU ? 1.0f : TWO_ROOT_2_OVER_PI * (1.0f + 3.0f * CUBIC * g * g);
+}
+
 static __device__ __forceinline__ int64_t rows_within(const struct sn_mat &bounds, int64_t rows)
 {
     return bounds.p ? ((const int32_t *)bounds.p)[bounds.cols - 1] : rows;
@@ -23,7 +37,7 @@ template <class A> struct swiglu {
         A::load(a.in[SN_SWIGLU_X], r, a.out[SN_SWIGLU_Y].cols + c, u);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            g[i] = g[i] / (1.0f + expf(-g[i])) * u[i];
+            g[i] = g[i] / (1.0f + expf(-inside(g[i], a.attr.gate))) * u[i];
         A::store(a.out[SN_SWIGLU_Y], r, c, g);
     }
 };
@@ -42,11 +56,11 @@ template <class A> struct swiglu_dx {
         A::load(a.in[SN_SWIGLU_DX_X], r, a.in[SN_SWIGLU_DX_DY].cols + c, u);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float gi = g[i], d = dy[i];
-            float e = expf(-fabsf(gi)); /* <= 1: nothing overflows */
+            float gi = g[i], d = dy[i], v = inside(gi, a.attr.gate);
+            float e = expf(-fabsf(v)); /* <= 1: nothing overflows */
             float q = 1.0f / (1.0f + e);
-            float s = gi >= 0.0f ? q : e * q;
-            g[i] = d * u[i] * (s + gi * (e * q * q));
+            float s = v >= 0.0f ? q : e * q;
+            g[i] = d * u[i] * (s + gi * slope(gi, a.attr.gate) * (e * q * q));
             u[i] = d * gi * s;
         }
         A::store(a.out[SN_SWIGLU_DX_DX], r, c, g);

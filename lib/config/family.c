@@ -4,6 +4,9 @@
 #include "lib/config/family.h"
 
 #include "lib/base/str.h"
+#include "lib/config/model_config.h"
+
+#include <math.h>
 
 #define NAME_OF(id, name, ...)   [id] = (name),
 #define TRAITS_OF(id, name, ...) [id] = {__VA_ARGS__},
@@ -21,6 +24,11 @@ const struct sn_traits *sn_family_traits(enum sn_family f)
     return &traits[f];
 }
 
+double sn_model_embed_scale(const struct sn_model_config *m)
+{
+    return traits[m->family].embed_root ? sqrt((double)m->hidden) : 1;
+}
+
 bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
 {
     const struct sn_traits *a = &traits[f];
@@ -28,7 +36,9 @@ bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
         const struct sn_traits *b = &traits[i];
         if (a->experts || !b->experts || a->norm != b->norm || a->biases != b->biases ||
             a->activation != b->activation || a->gated != b->gated ||
-            a->positions != b->positions || a->head_norms != b->head_norms || a->norm_after != b->norm_after)
+            a->positions != b->positions || a->head_norms != b->head_norms ||
+            a->norm_at != b->norm_at || a->norm_shift != b->norm_shift ||
+            a->embed_root != b->embed_root)
             continue;
         *out = (enum sn_family)i;
         return true;

@@ -13,6 +13,7 @@
 
 enum sn_norm { SN_LAYERNORM, SN_RMSNORM };
 enum sn_activation { SN_GELU_TANH, SN_GELU, SN_SILU };
+enum sn_norm_at { SN_NORM_BEFORE, SN_NORM_AFTER, SN_NORM_AROUND };
 enum sn_positions { SN_LEARNED, SN_ROTARY };
 
 /* The linear maps of a block, as bits. */
@@ -31,7 +32,10 @@ struct sn_traits {
     bool gated; /* the feed-forward part is down(activation(gate x) * up x) */
     enum sn_positions positions;
     double rotary_pct; /* the default; 0 with learned positions */
-    bool norm_after;   /* attention and feed-forward part are normalised, not what they read */
+    /* what attention and feed-forward part read is normalised, or what they give, or both */
+    enum sn_norm_at norm_at;
+    double norm_shift; /* weights of RMS norms are w + so much, and w begins at 1 - so much */
+    bool embed_root;   /* the default: what the embedding gives is times the root of model.hidden */
     bool wide_norms;   /* RMS norms of q and of k over all of their heads */
     bool head_norms;   /* RMS norms of q and of k, each head by itself, before they are rotated */
     bool tied_embeddings;   /* the default */
@@ -73,11 +77,21 @@ struct sn_traits {
         .experts = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)           \
     /* OLMo et al. 2025 (arXiv 2501.00656, 2.1) */                                                 \
     ROW(SN_OLMO2, "olmo2",                                                                         \
-        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .norm_after = true,              \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .norm_at = SN_NORM_AFTER,            \
         .wide_norms = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)        \
     /* Abdin et al. 2024 (arXiv 2404.14219, 2); llama but for how its files have q, k, v, gate and up */ \
     ROW(SN_PHI3, "phi3",                                                                           \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true,                                  \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Gemma Team 2024 (arXiv 2408.00118, 2) */                                                    \
+    ROW(SN_GEMMA2, "gemma2",                                                                       \
+        .norm = SN_RMSNORM, .norm_at = SN_NORM_AROUND, .norm_shift = 1, .embed_root = true,        \
+        .activation = SN_GELU_TANH, .gated = true, .tied_embeddings = true,                        \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Gemma Team 2025 (arXiv 2503.19786, 2) */                                                    \
+    ROW(SN_GEMMA3, "gemma3",                                                                       \
+        .norm = SN_RMSNORM, .norm_at = SN_NORM_AROUND, .norm_shift = 1, .embed_root = true,        \
+        .activation = SN_GELU_TANH, .gated = true, .tied_embeddings = true, .head_norms = true,    \
         .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
     /* Lozhkov et al. 2024 (arXiv 2402.19173, 5) */                                                \
     ROW(SN_STARCODER2, "starcoder2",                                                               \

@@ -1,40 +1,20 @@
 /*
- * hfconfig.c - the one file of lib/config that knows jansson: Hugging Face's config.json read as
+ * hfconfig.c - with hfconfig_layers.c all of lib/config that knows jansson: Hugging Face's config.json read as
  * model keys, by the table of hfkeys.c.
  *
  * The file's keys are first listed, each with its row; nothing that has no row gets past that. Then
  * the table is walked: what a key is, wherever and under whichever names the file says it, or what
  * transformers takes where it does not.
  */
-#include "lib/config/hfconfig.h"
+#include "lib/config/hfconfig_inner.h"
 
 #include "lib/base/mem.h"
-#include "lib/config/hfkeys.h"
 #include "lib/config/keys.h"
 
-#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TEXT_MAX = 128 };
-
-/* A key of the file, in an object or not. */
-struct entry {
-    char name[96];
-    const json_t *value;
-    const struct sn_hf_key *row; /* never an alias: what the name stands for */
-};
-
-/* What is being translated, and where to. */
-struct job {
-    const struct sn_hf_type *type;
-    const char *path;
-    struct entry *entries;
-    int n, most;
-    struct sn_yaml_doc *doc;
-    struct sn_err *err;
-};
 
 /* --- values ---------------------------------------------------------------------------------- */
 
@@ -46,7 +26,7 @@ static bool is_plain(const char *s)
 }
 
 /* A JSON value as YAML writes it, or words for what YAML cannot be expected to take. */
-static void value_text(const json_t *v, char buf[TEXT_MAX])
+static void value_text(const json_t *v, char buf[SN_HF_TEXT])
 {
     const char *word = json_is_null(v)                                 ? "null"
                        : json_is_true(v)                               ? "true"
@@ -57,11 +37,11 @@ static void value_text(const json_t *v, char buf[TEXT_MAX])
                        : json_is_array(v)                              ? "this list"
                                                                        : "this text";
     if (json_is_integer(v))
-        (void)snprintf(buf, TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        (void)snprintf(buf, SN_HF_TEXT, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     else if (json_is_real(v))
-        (void)snprintf(buf, TEXT_MAX, "%.17g", json_real_value(v));
+        (void)snprintf(buf, SN_HF_TEXT, "%.17g", json_real_value(v));
     else
-        (void)snprintf(buf, TEXT_MAX, "%s",
+        (void)snprintf(buf, SN_HF_TEXT, "%s",
                        json_is_string(v) && is_plain(json_string_value(v)) ? json_string_value(v)
                                                                            : word);
 }
@@ -84,7 +64,7 @@ static bool is_same(const char *a, const char *b)
 
 /* --- the file's keys ------------------------------------------------------------------------- */
 
-static enum sn_status unknown(const struct job *j, const char *name)
+static enum sn_status unknown(const struct sn_hf_job *j, const char *name)
 {
     char shown[SN_CLIP_SIZE];
     return sn_fail(
@@ -94,10 +74,10 @@ static enum sn_status unknown(const struct job *j, const char *name)
         j->path, is_plain(name) ? sn_clip(shown, name) : "this text");
 }
 
-static enum sn_status add_entry(struct job *j, const char *object, const char *name,
+static enum sn_status add_entry(struct sn_hf_job *j, const char *object, const char *name,
                                 const json_t *value)
 {
-    struct entry *e = &j->entries[j->n];
+    struct sn_hf_entry *e = &j->entries[j->n];
     int n = snprintf(e->name, sizeof(e->name), "%s%s%s", object, *object ? "." : "", name);
     const struct sn_hf_key *row = n > 0 && (size_t)n < sizeof(e->name) && is_plain(name)
                                       ? sn_hf_key_find(j->type, e->name)
@@ -107,11 +87,14 @@ static enum sn_status add_entry(struct job *j, const char *object, const char *n
         return unknown(j, *object && n > 0 ? e->name : name);
     e->value = value;
     e->row = sn_hf_key_of(j->type, row);
+    bool by_layers = sn_hf_key_find(j->type, "rope_parameters.full_attention");
+    if (by_layers && strcmp(object, "rope_parameters") == 0 && e->row->class != SN_HF_OBJECT)
+        return unknown(j, e->name); /* it has an object for each kind of layers */
     j->n++;
     return SN_OK;
 }
 
-static enum sn_status add_object(struct job *j, const char *object, json_t *inner)
+static enum sn_status add_object(struct sn_hf_job *j, const char *object, const json_t *inner)
 {
     const char *name;
     json_t *value;
@@ -120,38 +103,44 @@ static enum sn_status add_object(struct job *j, const char *object, json_t *inne
     if (!json_is_object(inner))
         return sn_fail(j->err, SN_EINPUT, "%s: %s: is no object; want one, or null", j->path,
                        object);
-    json_object_foreach(inner, name, value) SN_TRY(add_entry(j, object, name, value));
+    json_object_foreach((json_t *)inner, name, value) SN_TRY(add_entry(j, object, name, value));
     return SN_OK;
 }
 
-static enum sn_status list_entries(struct job *j, json_t *root)
+/* Keys of an object, and of those in it. */
+static size_t count_keys(const json_t *object, int deep)
 {
     const char *name;
     json_t *value;
-    size_t most = json_object_size(root);
-    json_object_foreach(root, name, value) most += json_object_size(value); /* 0 of all others */
-    j->entries = sn_alloc_n(most + 1, sizeof(*j->entries));
+    size_t n = json_object_size(object); /* 0 of all else */
+    json_object_foreach((json_t *)object, name, value) n +=
+        deep > 0 ? count_keys(value, deep - 1) : 0;
+    return n;
+}
+
+static enum sn_status list_entries(struct sn_hf_job *j, json_t *root)
+{
+    const char *name;
+    json_t *value;
+    j->entries = sn_alloc_n(count_keys(root, 2) + 1, sizeof(*j->entries));
     if (!j->entries)
         return sn_fail(j->err, SN_ENOMEM, "%s: no memory to read it", j->path);
-    json_object_foreach(root, name, value)
-    {
-        SN_TRY(add_entry(j, "", name, value));
-        if (j->entries[j->n - 1].row->class == SN_HF_OBJECT) {
-            j->n--;
-            SN_TRY(add_object(j, name, value));
-        }
+    json_object_foreach(root, name, value) SN_TRY(add_entry(j, "", name, value));
+    for (int i = 0; i < j->n; i++) { /* those of an object behind all others */
+        struct sn_hf_entry e = j->entries[i];
+        if (e.row->class == SN_HF_OBJECT)
+            SN_TRY(add_object(j, e.name, e.value));
     }
     return SN_OK;
 }
 
-/* What the file says of a key, NULL for nothing; under several names the same. */
-static enum sn_status find_entry(const struct job *j, const struct sn_hf_key *row,
-                                 const struct entry **out)
+enum sn_status sn_hf_entry_find(const struct sn_hf_job *j, const struct sn_hf_key *row,
+                                const struct sn_hf_entry **out)
 {
-    char first[TEXT_MAX] = "", text[TEXT_MAX];
+    char first[SN_HF_TEXT] = "", text[SN_HF_TEXT];
     *out = NULL;
     for (int i = 0; i < j->n; i++) {
-        const struct entry *e = &j->entries[i];
+        const struct sn_hf_entry *e = &j->entries[i];
         if (e->row != row)
             continue;
         value_text(e->value, text);
@@ -166,24 +155,22 @@ static enum sn_status find_entry(const struct job *j, const struct sn_hf_key *ro
     return SN_OK;
 }
 
-/* The same, or what transformers takes where it says nothing. */
-static enum sn_status text_of(const struct job *j, const char *name, char text[TEXT_MAX])
+enum sn_status sn_hf_text_of(const struct sn_hf_job *j, const char *name, char text[SN_HF_TEXT])
 {
-    const struct entry *e;
+    const struct sn_hf_entry *e;
     const struct sn_hf_key *row = sn_hf_key_find(j->type, name);
-    SN_TRY(find_entry(j, row, &e));
+    SN_TRY(sn_hf_entry_find(j, row, &e));
     if (e)
         value_text(e->value, text);
     else
-        (void)snprintf(text, TEXT_MAX, "%s", row->value ? row->value : "null");
+        (void)snprintf(text, SN_HF_TEXT, "%s", row->value ? row->value : "null");
     return SN_OK;
 }
 
-/* A key that counts something, as a number; 0 where the file has no such number. */
-static enum sn_status count_of(const struct job *j, const char *name, double *out)
+enum sn_status sn_hf_count_of(const struct sn_hf_job *j, const char *name, double *out)
 {
-    char text[TEXT_MAX];
-    SN_TRY(text_of(j, name, text));
+    char text[SN_HF_TEXT];
+    SN_TRY(sn_hf_text_of(j, name, text));
     if (!is_number(text, out) || !(*out >= 1))
         *out = 0; /* its own key says what is wrong */
     return SN_OK;
@@ -192,9 +179,9 @@ static enum sn_status count_of(const struct job *j, const char *name, double *ou
 /* --- keys of ours ---------------------------------------------------------------------------- */
 
 /* The node of our key, or the map that it belongs into, made where it is missing. */
-static struct sn_yaml_node *section_of(const struct job *j, const char **key)
+static struct sn_yaml_node *section_of(const struct sn_hf_job *j, const char **key)
 {
-    char section[TEXT_MAX];
+    char section[SN_HF_TEXT];
     const char *dot = strchr(*key, '.');
     if (!dot)
         return j->doc->root;
@@ -214,8 +201,8 @@ static const char *first_name(const struct sn_hf_type *t, const char *ours)
     return ours;
 }
 
-static enum sn_status set_key(const struct job *j, const char *ours, const char *theirs,
-                              const char *text, bool quoted)
+enum sn_status sn_hf_set(const struct sn_hf_job *j, const char *ours, const char *theirs,
+                         const char *text, bool quoted)
 {
     const char *key = ours;
     struct sn_yaml_node *parent = section_of(j, &key);
@@ -236,7 +223,7 @@ static enum sn_status set_key(const struct job *j, const char *ours, const char 
 
 /* Has it a value of the row, or is it a list of such; *text is what it is, or the first in the list
  * that is none. */
-static bool is_one_of(const struct sn_hf_key *row, const json_t *value, char text[TEXT_MAX])
+static bool is_one_of(const struct sn_hf_key *row, const json_t *value, char text[SN_HF_TEXT])
 {
     for (size_t i = 0; row->is_list && i < json_array_size(value); i++)
         if (json_is_array(json_array_get(value, i)) ||
@@ -251,50 +238,25 @@ static bool is_one_of(const struct sn_hf_key *row, const json_t *value, char tex
     return false;
 }
 
-/* The pair by which the key changes nothing, or NULL. */
-static enum sn_status find_idle(const struct job *j, const struct sn_hf_key *row,
-                                const struct sn_hf_pair **out)
+static enum sn_status check_fixed(const struct sn_hf_job *j, const struct sn_hf_entry *e)
 {
-    double have, want;
-    *out = NULL;
-    for (int i = 0; i < SN_HF_PAIRS && row->idle[i].key && !*out; i++) {
-        SN_TRY(count_of(j, row->idle[i].key, &have));
-        SN_TRY(count_of(j, row->idle[i].covers, &want));
-        *out = want > 0 && have >= want ? &row->idle[i] : NULL;
-    }
-    return SN_OK;
-}
-
-static enum sn_status check_fixed(const struct job *j, const struct entry *e)
-{
-    char text[TEXT_MAX];
-    const struct sn_hf_pair *idle;
+    char text[SN_HF_TEXT];
     if (is_one_of(e->row, e->value, text))
         return SN_OK;
-    SN_TRY(find_idle(j, e->row, &idle));
-    if (!idle)
-        return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported: %s; want %s", j->path,
-                       e->name, text, e->row->why, e->row->values[0]);
-    if (!idle->ours)
-        return SN_OK;
-    SN_TRY(text_of(j, idle->key, text));
-    SN_TRY(set_key(j, idle->ours, idle->key, text, false));
-    if (!idle->beside)
-        return SN_OK;
-    SN_TRY(text_of(j, idle->beside, text));
-    return set_key(j, idle->ours_beside, idle->beside, text, false);
+    return sn_fail(j->err, SN_EINPUT, "%s: %s: %.60s is not supported: %s; want %s", j->path,
+                   e->name, text, e->row->why, e->row->values[0]);
 }
 
-static enum sn_status check_repeat(const struct job *j, const struct entry *e)
+static enum sn_status check_repeat(const struct sn_hf_job *j, const struct sn_hf_entry *e)
 {
     const struct sn_hf_key *row = e->row;
-    char text[TEXT_MAX], want[TEXT_MAX];
+    char text[SN_HF_TEXT], want[SN_HF_TEXT];
     double of, per = 1;
     value_text(e->value, text);
-    SN_TRY(text_of(j, row->ours, want));
+    SN_TRY(sn_hf_text_of(j, row->ours, want));
     if (row->per) {
-        SN_TRY(count_of(j, row->ours, &of));
-        SN_TRY(count_of(j, row->per, &per));
+        SN_TRY(sn_hf_count_of(j, row->ours, &of));
+        SN_TRY(sn_hf_count_of(j, row->per, &per));
         if (of < 1 || per < 1)
             return SN_OK; /* refused by their own keys */
         (void)snprintf(want, sizeof(want), "%d", (int)of / (int)per);
@@ -307,11 +269,11 @@ static enum sn_status check_repeat(const struct job *j, const struct entry *e)
 }
 
 /* A list with 0 for every n-th layer, as its first n say; there may be more of it than layers. */
-static enum sn_status check_every(const struct job *j, const struct entry *e)
+static enum sn_status check_every(const struct sn_hf_job *j, const struct sn_hf_entry *e)
 {
     double every;
     size_t i = 0, n = json_array_size(e->value);
-    SN_TRY(count_of(j, e->row->ours, &every));
+    SN_TRY(sn_hf_count_of(j, e->row->ours, &every));
     while (i < n && every >= 1 &&
            json_integer_value(json_array_get(e->value, i)) == ((i + 1) % (size_t)every != 0))
         i++;
@@ -323,7 +285,7 @@ static enum sn_status check_every(const struct job *j, const struct entry *e)
                    j->path, e->name, e->row->ours);
 }
 
-static enum sn_status check_entries(const struct job *j)
+static enum sn_status check_entries(const struct sn_hf_job *j)
 {
     for (int i = 0; i < j->n; i++) {
         if (j->entries[i].row->class == SN_HF_FIXED)
@@ -338,22 +300,25 @@ static enum sn_status check_entries(const struct job *j)
 
 /* --- what is used ---------------------------------------------------------------------------- */
 
-static enum sn_status rescale(const struct job *j, enum sn_hf_scale scale, char text[TEXT_MAX])
+static enum sn_status rescale(const struct sn_hf_job *j, enum sn_hf_scale scale,
+                              char text[SN_HF_TEXT])
 {
     double v, top_k, layers;
+    if (scale == SN_HF_INVERSE_ROOT && is_number(text, &v))
+        (void)snprintf(text, SN_HF_TEXT, "%.17g", 1 / sqrt(v));
     if (scale != SN_HF_TOP_K_OVER_LAYERS || !is_number(text, &v))
         return SN_OK;
-    SN_TRY(count_of(j, "num_experts_per_tok", &top_k));
-    SN_TRY(count_of(j, "num_hidden_layers", &layers));
+    SN_TRY(sn_hf_count_of(j, "num_experts_per_tok", &top_k));
+    SN_TRY(sn_hf_count_of(j, "num_hidden_layers", &layers));
     if (layers >= 1)
-        (void)snprintf(text, TEXT_MAX, "%.17g", v * top_k / layers);
+        (void)snprintf(text, SN_HF_TEXT, "%.17g", v * top_k / layers);
     return SN_OK;
 }
 
-static enum sn_status translate_word(const struct job *j, const struct sn_hf_key *row,
-                                     const char *name, char text[TEXT_MAX])
+static enum sn_status translate_word(const struct sn_hf_job *j, const struct sn_hf_key *row,
+                                     const char *name, char text[SN_HF_TEXT])
 {
-    char words[SN_HF_NAMES_SIZE], key[TEXT_MAX];
+    char words[SN_HF_NAMES_SIZE], key[SN_HF_TEXT];
     const char *ours = sn_hf_word_ours(row, text);
     int n = snprintf(key, sizeof(key), "model.%s", row->ours);
     if (!ours)
@@ -362,15 +327,15 @@ static enum sn_status translate_word(const struct job *j, const struct sn_hf_key
                        sn_keys[sn_key_find(key, (size_t)n)].type == SN_KEY_ENUM ? ""
                                                                                 : ", or a number");
     if (ours != text)
-        (void)snprintf(text, TEXT_MAX, "%s", ours);
+        (void)snprintf(text, SN_HF_TEXT, "%s", ours);
     return SN_OK;
 }
 
 /* A list of numbers as one of ours. */
-static enum sn_status set_list(const struct job *j, const char *ours, const json_t *list)
+static enum sn_status set_list(const struct sn_hf_job *j, const char *ours, const json_t *list)
 {
     const char *key = ours;
-    char text[TEXT_MAX];
+    char text[SN_HF_TEXT];
     struct sn_yaml_node *parent = section_of(j, &key);
     struct sn_yaml_node *n = parent ? sn_yaml_add(j->doc, parent, SN_YAML_LIST, key, NULL) : NULL;
     bool good = n != NULL;
@@ -381,17 +346,17 @@ static enum sn_status set_list(const struct job *j, const char *ours, const json
     return good ? SN_OK : sn_fail(j->err, SN_ENOMEM, "%s: no memory to read it", j->path);
 }
 
-static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
+static enum sn_status use_key(const struct sn_hf_job *j, const struct sn_hf_key *row)
 {
-    const struct entry *e;
-    char text[TEXT_MAX];
-    SN_TRY(find_entry(j, row, &e));
+    const struct sn_hf_entry *e;
+    char text[SN_HF_TEXT];
+    SN_TRY(sn_hf_entry_find(j, row, &e));
     if (e && json_is_array(e->value) && !row->words[0].theirs)
         return set_list(j, row->ours, e->value);
     if (!e && !row->value)
         return sn_fail(j->err, SN_EINPUT, "%s: %s is missing; want a complete config.json", j->path,
                        row->name);
-    SN_TRY(text_of(j, row->name, text));
+    SN_TRY(sn_hf_text_of(j, row->name, text));
     SN_TRY(translate_word(j, row, e ? e->name : row->name, text));
     bool derived = strcmp(text, "null") == 0;
     if (derived && e && !row->may_be_null && (!row->value || strcmp(row->value, "null") != 0))
@@ -400,14 +365,14 @@ static enum sn_status use_key(const struct job *j, const struct sn_hf_key *row)
     if (derived)
         return SN_OK; /* ours to decide */
     SN_TRY(rescale(j, row->scale, text));
-    return set_key(j, row->ours, e ? e->name : row->name, text, e && json_is_string(e->value));
+    return sn_hf_set(j, row->ours, e ? e->name : row->name, text, e && json_is_string(e->value));
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum sn_status find_type(struct job *j, const json_t *root)
+static enum sn_status find_type(struct sn_hf_job *j, const json_t *root)
 {
-    char text[TEXT_MAX], names[SN_HF_NAMES_SIZE];
+    char text[SN_HF_TEXT], names[SN_HF_NAMES_SIZE];
     const json_t *name = json_object_get(root, "model_type");
     if (!json_is_string(name))
         return sn_fail(j->err, SN_EINPUT, "%s: no model_type; want a Hugging Face config.json",
@@ -419,20 +384,23 @@ static enum sn_status find_type(struct job *j, const json_t *root)
                              j->path, text, sn_hf_type_names(names));
 }
 
-static enum sn_status translate(struct job *j, json_t *root)
+static enum sn_status translate(struct sn_hf_job *j, json_t *root)
 {
     const struct sn_hf_key *row;
     double positions;
     SN_TRY(find_type(j, root));
     SN_TRY(list_entries(j, root));
     SN_TRY(check_entries(j));
-    SN_TRY(set_key(j, "family", "model_type", sn_family_name(j->type->family), false));
-    for (int i = 0; (row = sn_hf_key_at(j->type, i)); i++)
+    SN_TRY(sn_hf_set(j, "family", "model_type", sn_family_name(j->type->family), false));
+    for (int i = 0; (row = sn_hf_key_at(j->type, i)); i++) {
         if (row->class == SN_HF_USED)
             SN_TRY(use_key(j, row));
+        if (row->class == SN_HF_LAYERS)
+            SN_TRY(sn_hf_use_layers(j, row));
+    }
     if (!sn_hf_type_has(j->type, "rope_scaling.type"))
         return SN_OK;
-    SN_TRY(count_of(j, "max_position_embeddings", &positions));
+    SN_TRY(sn_hf_count_of(j, "max_position_embeddings", &positions));
     return sn_hfconfig_settle_rope(j->doc, positions, j->path, j->err);
 }
 
@@ -444,7 +412,7 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
     if (!root)
         return sn_fail(err, SN_EINPUT, "%s:%d:%d: not JSON: %s; want a Hugging Face config.json",
                        path, e.line, e.column, e.text);
-    struct job j = {.path = path, .err = err};
+    struct sn_hf_job j = {.path = path, .err = err};
     enum sn_status st = sn_yaml_create(&j.doc, path, err);
     if (st == SN_OK && !sn_yaml_add(j.doc, NULL, SN_YAML_MAP, NULL, NULL))
         st = sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path);

@@ -37,6 +37,16 @@ static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_mo
     return SN_OK;
 }
 
+/* The row that says which layers have a window; NULL: none. */
+static const struct sn_hf_key *row_of_layers(const struct sn_hf_type *t)
+{
+    const struct sn_hf_key *row;
+    for (int i = 0; (row = sn_hf_key_at(t, i)); i++)
+        if (row->class == SN_HF_LAYERS)
+            return row;
+    return NULL;
+}
+
 static enum sn_status check_mask(const struct sn_hf_type *t, const struct sn_model_config *m,
                                  struct sn_err *err)
 {
@@ -44,6 +54,13 @@ static enum sn_status check_mask(const struct sn_hf_type *t, const struct sn_mod
                         : m->global_every > 0 && !sn_hf_type_has(t, "global_every") ? "global_every"
                         : m->window_from > 0 && !sn_hf_type_has(t, "window_from")   ? "window_from"
                                                                                     : NULL;
+    const struct sn_hf_key *layers = row_of_layers(t);
+    if (m->sliding_window == 0 && layers && !layers->layers.on)
+        return sn_fail(
+            err, SN_EINPUT,
+            "config.json: model.sliding_window: none, but the field's %s has one in some layers; "
+            "want one, or model.window_from: %d",
+            sn_family_name(m->family), m->layers);
     return !alien
                ? SN_OK
                : sn_fail(err, SN_EINPUT, "config.json: model.%s: the field's %s does not know it",
@@ -66,6 +83,13 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
                        "config.json: model.rope_scaling.original_seq: %d is less than model.seq "
                        "(%d), but with dynamic the field's %s takes the latter; want another type",
                        m->rope_scaling.original_seq, m->seq, sn_family_name(m->family));
+    if (m->rope_local_theta == 0 && sn_hf_type_has(t, "rope_local_theta") &&
+        m->rope_scaling.kind != SN_ROPE_PLAIN)
+        return sn_fail(
+            err, SN_EINPUT,
+            "config.json: model.rope_local_theta: none, but the field's %s scales no wavelengths "
+            "of layers with a window; want a number",
+            sn_family_name(m->family));
     const struct sn_experts_config *x = &m->experts;
     const char *alien = x->every > 1                         ? "every"
                         : x->shared > 0                      ? "shared"
@@ -101,6 +125,7 @@ static void say_all(struct sn_model_config *m)
     if (m->rope_scaling.original_seq == 0)
         m->rope_scaling.original_seq = m->seq;
     m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
+    m->rope_local_theta = m->rope_local_theta > 0 ? m->rope_local_theta : m->rope_theta;
     m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
     m->logits_divisor = m->logits_divisor > 0 ? m->logits_divisor : 1;
 }
@@ -118,6 +143,21 @@ static void write_value(struct sn_str *out, const char *name, const char *value,
     sn_str_add(out, ",\n  \"%s\": %s%s%s%s", name, quote, value, tail, quote);
 }
 
+/* The whole number of which v is one over the root. */
+static enum sn_status square_inverse(double *v, const char *name, const char *family,
+                                     struct sn_err *err)
+{
+    double whole = round(1 / (*v * *v));
+    if (whole < 1 || fabs(1 / sqrt(whole) / *v - 1) > 1e-12)
+        return sn_fail(
+            err, SN_EINPUT,
+            "config.json: %s: %g, but the field's %s has one over the root of a whole number "
+            "(next: %.17g)",
+            name, *v, family, 1 / sqrt(fmax(whole, 1)));
+    *v = whole;
+    return SN_OK;
+}
+
 /* "key": value, of our key of that name. A number that is not counted has a point: transformers 5
  * refuses whole numbers for some of them. */
 static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row,
@@ -129,8 +169,11 @@ static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row
     const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
     if (row->scale == SN_HF_TOP_K_OVER_LAYERS)
         *(double *)sn_key_at(k, &scaled) *= (double)c->model.layers / c->model.experts.top_k;
+    if (row->scale == SN_HF_INVERSE_ROOT)
+        SN_TRY(square_inverse(sn_key_at(k, &scaled), name, sn_family_name(c->model.family), err));
     (void)sn_key_format(k, sn_key_get(k, &scaled), value);
-    bool is_whole = k->type == SN_KEY_FLOAT && !value[strspn(value, "-0123456789")];
+    bool is_whole = k->type == SN_KEY_FLOAT && row->scale != SN_HF_INVERSE_ROOT &&
+                    !value[strspn(value, "-0123456789")];
     const char *theirs = sn_hf_word_theirs(row, value);
     if (!theirs)
         return sn_fail(err, SN_EINPUT,
@@ -169,6 +212,26 @@ static enum sn_status write_object(struct sn_str *out, const struct sn_hf_type *
     return st;
 }
 
+/* Where the type says whether layers have a window, and they have none, it says so alone. */
+static void write_layers(struct sn_str *out, const struct sn_hf_key *row,
+                         const struct sn_model_config *m)
+{
+    const struct sn_hf_layers *l = &row->layers;
+    bool any = m->sliding_window > 0;
+    if (l->on)
+        write_value(out, l->on, any ? "true" : "false", "");
+    if (l->on && any)
+        sn_str_add(out, ",\n  \"%s\": %d,\n  \"%s\": %d", l->window, m->sliding_window, l->from,
+                   m->window_from);
+    if (l->on && !any)
+        return;
+    sn_str_add(out, ",\n  \"%s\": [", row->name);
+    for (int i = 0; i < m->layers; i++)
+        sn_str_add(out, "%s\"%s\"", i ? ", " : "",
+                   sn_layer_is_local(m, i) ? "sliding_attention" : "full_attention");
+    sn_str_add(out, "]");
+}
+
 static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
 {
     write_value(out, row->name, row->values[0], "");
@@ -198,7 +261,10 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
         if (row->class == SN_HF_USED && row->is_written && !is_unknown(row, m) &&
             !strchr(row->name, '.'))
             SN_TRY(write_used(out, row, &c, "", err));
-        if (row->class == SN_HF_OBJECT && m->rope_scaling.kind != SN_ROPE_PLAIN)
+        if (row->class == SN_HF_LAYERS)
+            write_layers(out, row, m);
+        if (row->class == SN_HF_OBJECT && m->rope_scaling.kind != SN_ROPE_PLAIN &&
+            !strchr(row->name, '.'))
             SN_TRY(write_object(out, t, row, &c, err));
         if (row->class == SN_HF_FIXED && row->is_written)
             write_fixed(out, row);
@@ -237,6 +303,17 @@ static void help_values(struct sn_str *out, const struct sn_hf_key *row)
     sn_str_add(out, ": %s", row->why);
 }
 
+static void help_layers(struct sn_str *out, const struct sn_hf_layers *l)
+{
+    sn_str_add(out,
+               "`model.window_from` and `model.global_every`, of words for each layer; left out: ");
+    if (l->on)
+        sn_str_add(out, "those from `%s` on have the window of `%s`, if `%s` is true", l->from,
+                   l->window, l->on);
+    else
+        sn_str_add(out, "all but every n-th have it, n %s", l->every);
+}
+
 static void help_row(struct sn_str *out, const struct sn_hf_key *row)
 {
     sn_str_add(out, "| `%s` | ", row->name);
@@ -248,7 +325,8 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
         sn_str_add(out, "%s; left out: %s",
                    row->scale == SN_HF_TOP_K_OVER_LAYERS
                        ? ", times `num_experts_per_tok` / `num_hidden_layers`"
-                       : "",
+                   : row->scale == SN_HF_INVERSE_ROOT ? ", which is one over its root"
+                                                      : "",
                    !row->value                       ? "refused"
                    : strcmp(row->value, "null") == 0 ? "none, or what follows from others"
                                                      : row->value);
@@ -263,6 +341,12 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
     case SN_HF_EVERY:
         sn_str_add(out, "must be `null`, or a list with 0 for every n-th layer, n that of `%s`",
                    row->ours);
+        break;
+    case SN_HF_LAYERS:
+        help_layers(out, &row->layers);
+        break;
+    case SN_HF_PART:
+        sn_str_add(out, "read with `%s`; left out: %s", row->ours, row->value);
         break;
     case SN_HF_OBJECT:
         sn_str_add(out, "an object with keys of its own, or null");

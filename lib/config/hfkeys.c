@@ -25,11 +25,19 @@ const struct sn_hf_type *sn_hf_type_find(const char *name)
     return NULL;
 }
 
+static bool says(const struct sn_hf_key *k, const char *ours)
+{
+    if (k->class == SN_HF_LAYERS)
+        return strcmp(ours, "window_from") == 0 || strcmp(ours, "global_every") == 0 ||
+               (k->layers.window && strcmp(ours, "sliding_window") == 0);
+    return k->class == SN_HF_USED && strcmp(k->ours, ours) == 0;
+}
+
 bool sn_hf_type_has(const struct sn_hf_type *t, const char *ours)
 {
     const struct sn_hf_key *k;
     for (int i = 0; (k = sn_hf_key_at(t, i)); i++)
-        if (k->class == SN_HF_USED && strcmp(k->ours, ours) == 0)
+        if (says(k, ours))
             return true;
     return false;
 }
@@ -46,7 +54,9 @@ static const char *special_key(const struct sn_model_config *m, int i)
                {"rope_scaling.type", m->rope_scaling.kind != SN_ROPE_PLAIN},
                {"no_rope_every", m->no_rope_every > 0},
                {"attention_scale", m->attention_scale > 0},
-               {"embed_scale", m->embed_scale > 0 && m->embed_scale != 1},
+               {"embed_scale", m->embed_scale > 0 && m->embed_scale != sn_model_embed_scale(m)},
+               {"rope_local_theta", m->rope_local_theta > 0},
+               {"logit_cap", m->logit_cap > 0},
                {"residual_scale", m->residual_scale > 0 && m->residual_scale != 1},
                {"logits_divisor", m->logits_divisor > 0 && m->logits_divisor != 1}};
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)
@@ -181,11 +191,36 @@ const char *sn_hf_words(const struct sn_hf_key *k, char buf[SN_HF_NAMES_SIZE])
     return buf;
 }
 
+/* --- windows --------------------------------------------------------------------------------- */
+
+/* The first layer from i on that is local, or is not; n: none. */
+static int next_layer(const bool *is_local, int n, int i, bool local)
+{
+    while (i < n && is_local[i] != local)
+        i++;
+    return i;
+}
+
+bool sn_hf_windows_of(struct sn_hf_windows *out, const bool *is_local, int n)
+{
+    int begin = next_layer(is_local, n, 0, true), first = next_layer(is_local, n, begin, false);
+    int second = next_layer(is_local, n, first + 1, false);
+    int every = first >= n ? 0 : second < n ? second - first : first + 1, from = 0;
+    for (int i = 0; i < begin; i++)
+        if (every == 0 || (i + 1) % every != 0)
+            from = i + 1;
+    for (int i = 0; i < n; i++)
+        if (is_local[i] != !(i < from || (every > 0 && (i + 1) % every == 0)))
+            return false;
+    *out = (struct sn_hf_windows){from, every};
+    return true;
+}
+
 /* --- keys by name ---------------------------------------------------------------------------- */
 
 const struct sn_hf_key *sn_hf_key_find(const struct sn_hf_type *t, const char *name)
 {
-    const char *dot = strchr(name, '.');
+    const char *dot = strrchr(name, '.');
     const struct sn_hf_key *k = find(t, name, strlen(name));
     const struct sn_hf_key *object = !k && dot ? find(t, name, (size_t)(dot - name)) : NULL;
     if (!object)

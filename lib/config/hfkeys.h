@@ -18,6 +18,9 @@ enum sn_hf_class {
     SN_HF_FIXED,  /* decides what is computed: one of `values`, or the model is refused */
     SN_HF_REPEAT, /* says again what the key `ours` says (over the key `per`), or is refused */
     SN_HF_EVERY, /* a list with 0 for every n-th layer and 1 for others, n that of key `ours`; or null */
+    SN_HF_LAYERS, /* for each layer, "sliding_attention" or "full_attention": becomes model.window_from and
+                   * model.global_every; null: as `layers` says */
+    SN_HF_PART,   /* read by the key `ours`, which is of class LAYERS */
     SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
     SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */
     SN_HF_INERT   /* changes nothing that is computed here */
@@ -29,20 +32,22 @@ enum sn_hf_scale {
     /* transformers' load-balancing loss is E sum_e f_e P_e over all tokens of all layers together,
      * where f counts each of a token's top_k choices: top_k when balanced. Ours is 1 for each layer
      * that is balanced. They are the same where all layers have the same f and P. */
-    SN_HF_TOP_K_OVER_LAYERS
+    SN_HF_TOP_K_OVER_LAYERS,
+    SN_HF_INVERSE_ROOT /* one over its root, a whole number theirs */
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_PAIRS = 2, SN_HF_LISTS = 11, SN_HF_TYPES_MOST = 24 };
+enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_LISTS = 11, SN_HF_TYPES_MOST = 24 };
 
 /* A value of theirs that has another word here. */
 struct sn_hf_word {
     const char *theirs, *ours;
 };
 
-/* Two counts, of other keys of theirs; the first becomes model.`ours`, or nothing (NULL). */
-struct sn_hf_pair {
-    const char *key, *covers, *ours;
-    const char *beside, *ours_beside; /* and another key, kept with it */
+/* Which layers have a window: all but every n-th, a number or the key that says it; or those from one on,
+ * by a key, of a length by another one, if a third one is true. */
+struct sn_hf_layers {
+    const char *every;
+    const char *from, *window, *on;
 };
 
 struct sn_hf_key {
@@ -53,9 +58,7 @@ struct sn_hf_key {
     const char *value; /* of USED: when left out, as in transformers; NULL: required */
     const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
     const char *why;                  /* of FIXED and INERT */
-    /* Of FIXED: where one of these keys is at least what it covers, another value is the same; the
-     * first that is counts. */
-    struct sn_hf_pair idle[SN_HF_PAIRS];
+    struct sn_hf_layers layers;
     enum sn_hf_scale scale;
     /* Of USED: what is no number is one of these, up to one without words, or is refused; none:
      * texts are the same here. The first that means a word of ours is written for it. */
@@ -97,6 +100,12 @@ const char *sn_hf_word_ours(const struct sn_hf_key *k, const char *theirs);
 const char *sn_hf_word_theirs(const struct sn_hf_key *k, const char *ours);
 /* "null, gelu or relu": their words; returns buf. */
 const char *sn_hf_words(const struct sn_hf_key *k, char buf[SN_HF_NAMES_SIZE]);
+/* Layers from `from` on have a window but for every `every`-th (0: all of them). */
+struct sn_hf_windows {
+    int from, every;
+};
+/* Of n layers; false: they are not of this form. */
+bool sn_hf_windows_of(struct sn_hf_windows *out, const bool *is_local, int n);
 /* The row that an alias stands for; any other row itself. */
 const struct sn_hf_key *sn_hf_key_of(const struct sn_hf_type *t, const struct sn_hf_key *k);
 

@@ -1,7 +1,7 @@
 /*
  * hfkeys_table.c - the table of Hugging Face's keys: those of each class's own, and the types.
  *
- * tests/parity/test_hfconfig.c walks all keys of those classes, in transformers 4 and 5, and others that
+ * tests/parity/test_hfconfig.c and test_hfconfig_values.c walk all keys of those classes, in transformers 4 and 5, and others that
  * published files hold; what a key does was read in their code, and values of ours in place of theirs
  * were tried there.
  */
@@ -161,14 +161,10 @@ static const struct sn_hf_key mixtral_keys[] = {
 
 /* Windows of qwen2 and qwen3. */
 static const struct sn_hf_key qwen_window_keys[] = {
-    {FIXED("use_sliding_window", "a window that cuts something off is not built", "false"), WRITTEN,
-        .idle = {{"max_window_layers", "num_hidden_layers"},
-                 {"sliding_window", "max_position_embeddings", "sliding_window",
-                  "max_window_layers", "window_from"}}},
-    {INERT("sliding_window", "where it counts, use_sliding_window is refused"), .value = "4096"},
-    {INERT("max_window_layers", "where it counts, use_sliding_window is refused"), .value = "28"},
-    {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true,
-        .idle = {{"sliding_window", "max_position_embeddings", "sliding_window"}}},
+    {LAYERS("layer_types", .on = "use_sliding_window", .from = "max_window_layers", .window = "sliding_window")},
+    {PART("use_sliding_window", "layer_types", "false")},
+    {PART("sliding_window", "layer_types", "4096")},
+    {PART("max_window_layers", "layer_types", "28")},
     {.name = NULL},
 };
 
@@ -280,6 +276,55 @@ static const struct sn_hf_key phi3_keys[] = {
     {.name = NULL},
 };
 
+/* Of both; its code has a norm before and behind each part, and weights of norms less 1, without keys for them. */
+static const struct sn_hf_key gemma_keys[] = {
+    {USED("num_hidden_layers", "layers", "26")},
+    {USED("hidden_size", "hidden", "2304")},
+    {USED("num_attention_heads", "heads", "8")},
+    {USED("num_key_value_heads", "kv_heads", "4")},
+    {USED("head_dim", "head_dim", "256")},
+    {USED("intermediate_size", "ffn", "9216")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("initializer_range", "init_std", "0.02")},
+    {USED("query_pre_attn_scalar", "attention_scale", "256"), INVERSE_ROOT},
+    {USED("sliding_window", "sliding_window", "4096")},
+    {FIXED("hidden_activation", "the gate is by gelu with tanh here", "gelu_pytorch_tanh"), WRITTEN},
+    {FIXED("attention_bias", "projections have no biases here", "false"), WRITTEN},
+    {FIXED("attention_dropout", "model.dropout drops other activations too", "0.0"), WRITTEN},
+    {FIXED("use_bidirectional_attention", "a token attends to those before it here", "false", "null")},
+    {INERT("hidden_act", "read by no class")},
+    {INERT("cache_implementation", "how it generates")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key gemma2_keys[] = {
+    {USED("vocab_size", "vocab", "256000")},
+    {USED("max_position_embeddings", "seq", "8192")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("final_logit_softcapping", "logit_cap", "30.0"), NULL_OK, WINDOW},
+    {USED("attn_logit_softcapping", "score_cap", "50.0"), NULL_OK, WINDOW},
+    {LAYERS("layer_types", .every = "2")},
+    {.name = NULL},
+};
+
+/* Two embeddings of positions: that of layers with a window is never scaled. */
+static const struct sn_hf_key gemma3_keys[] = {
+    {USED("vocab_size", "vocab", "262208")},
+    {USED("max_position_embeddings", "seq", "131072")},
+    {USED("rope_theta", "rope_theta", "1000000")},
+    {USED("rope_local_base_freq", "rope_local_theta", "10000")},
+    {USED("final_logit_softcapping", "logit_cap", "null"), WINDOW},
+    {INERT("attn_logit_softcapping", "its attention does not read it")},
+    {LAYERS("layer_types", .every = "sliding_window_pattern")},
+    {PART("sliding_window_pattern", "layer_types", "6")},
+    {INERT("_sliding_window_pattern", "where layer_types is left out, sliding_window_pattern counts")},
+    {ALIAS("rope_parameters.full_attention", "rope_parameters")},
+    {OBJECT("rope_parameters.sliding_attention")},
+    {ALIAS("rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq")},
+    {FIXED("rope_parameters.sliding_attention.rope_type", "wavelengths of layers with a window are not scaled here", "default")},
+    {.name = NULL},
+};
+
 static const struct sn_hf_key qwen3_moe_keys[] = {
     {USED("num_key_value_heads", "kv_heads", "4"), NULL_OK},
     {USED("max_position_embeddings", "seq", "32768")},
@@ -319,6 +364,8 @@ const struct sn_hf_type sn_hf_types[] = {
     {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
     {"olmo2", SN_OLMO2, "Olmo2ForCausalLM", {DENSE, untied_keys, head_dim_keys, olmo2_keys, ROTARY}},
     {"phi3", SN_PHI3, "Phi3ForCausalLM", {DENSE, untied_keys, head_dim_keys, phi3_keys, sn_hf_rope_keys, sn_hf_base_keys}},
+    {"gemma2", SN_GEMMA2, "Gemma2ForCausalLM", {gemma_keys, tied_keys, gemma2_keys, ROTARY}},
+    {"gemma3_text", SN_GEMMA3, "Gemma3ForCausalLM", {gemma_keys, tied_keys, gemma3_keys, ROTARY}},
     {"starcoder2", SN_STARCODER2, "Starcoder2ForCausalLM", {starcoder2_keys, head_dim_keys, ROTARY}},
 };
 /* clang-format on */

@@ -13,9 +13,13 @@
 #define REPEAT(key, of)    .name = (key), .class = SN_HF_REPEAT, .ours = (of)
 #define OBJECT(key)        .name = (key), .class = SN_HF_OBJECT
 #define ALIAS(key, of)     .name = (key), .class = SN_HF_ALIAS, .ours = (of)
+#define PART(key, of, otherwise)                                                                   \
+    .name = (key), .class = SN_HF_PART, .ours = (of), .value = (otherwise)
+#define LAYERS(key, ...)   .name = (key), .class = SN_HF_LAYERS, .layers = {__VA_ARGS__}
 #define INERT(key, reason) .name = (key), .class = SN_HF_INERT, .why = (reason)
 #define WRITTEN            .is_written = true
 #define SCALED             .scale = SN_HF_TOP_K_OVER_LAYERS
+#define INVERSE_ROOT       .scale = SN_HF_INVERSE_ROOT
 #define NULL_OK            .may_be_null = true
 #define WINDOW             .words = {{"null", "none"}}
 #define NEGATED            .words = {{"false", "true"}, {"true", "false"}}

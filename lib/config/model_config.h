@@ -68,6 +68,8 @@ struct sn_model_config {
     enum sn_activation activation;
     bool tied_embeddings;
     double rope_theta;
+    double
+        rope_local_theta; /* of layers with a window, whose wavelengths are not scaled; 0: as others */
     struct sn_rope_config rope_scaling;
     int no_rope_every;      /* layers n - 1, 2 n - 1, ... rotate nothing; 0: all do */
     double rotary_pct;      /* part of head_dim that is rotated; 0: positions are learned */
@@ -80,6 +82,7 @@ struct sn_model_config {
     double embed_scale;     /* of what the embedding gives; 0: 1, or as the family has it */
     double residual_scale;  /* of what attention and feed-forward add; 0: 1 */
     double logits_divisor;  /* 0: 1 */
+    double logit_cap;       /* cap tanh(logit / cap), after they are divided; 0: none */
     double norm_eps, init_std, dropout;
     int share_layers;
     struct sn_experts_config experts;
@@ -100,12 +103,19 @@ static inline int sn_model_rotated(const struct sn_model_config *m)
 {
     return (int)(m->rotary_pct * sn_model_head_dim(m) + 1e-9); /* 0.58 of 100 is 57.99999... */
 }
-/* Tokens that a token attends to in a layer, itself included; 0: all before it. */
-static inline int sn_layer_window(const struct sn_model_config *m, int layer)
+/* What families multiply by what the embedding gives, where model.embed_scale does not say it. */
+double sn_model_embed_scale(const struct sn_model_config *m);
+/* Is a layer one of those with a window, be it longer than sequences are? */
+static inline bool sn_layer_is_local(const struct sn_model_config *m, int layer)
 {
     bool global =
         layer < m->window_from || (m->global_every > 0 && (layer + 1) % m->global_every == 0);
-    return global || m->sliding_window >= m->seq ? 0 : m->sliding_window;
+    return !global && m->sliding_window > 0;
+}
+/* Tokens that a token attends to in a layer, itself included; 0: all before it. */
+static inline int sn_layer_window(const struct sn_model_config *m, int layer)
+{
+    return !sn_layer_is_local(m, layer) || m->sliding_window >= m->seq ? 0 : m->sliding_window;
 }
 /* Has a layer a window, or scores a cap? */
 static inline bool sn_model_has_mask(const struct sn_model_config *m)

@@ -175,7 +175,7 @@ static bool is_not_gated(enum sn_family f)
     return !sn_family_traits(f)->gated;
 }
 
-/* SwiGLU is the one gate that is built, and silu is built in it alone. */
+/* A family has one gate, and silu is built in gates alone. */
 static enum sn_status activation_fits(const struct sn_config *c, const struct sn_settings *s,
                                       struct sn_err *err)
 {
@@ -183,13 +183,15 @@ static enum sn_status activation_fits(const struct sn_config *c, const struct sn
     const char *key = "model.activation", *family = sn_family_name(m->family);
     char names[SN_FAMILIES_SIZE];
     bool gated = is_gated(m->family);
-    if (gated == (m->activation == SN_SILU))
+    enum sn_activation own = sn_family_traits(m->family)->activation;
+    if (gated ? m->activation == own : m->activation != SN_SILU)
         return SN_OK;
+    const char *word = own == SN_SILU ? "silu" : "gelu_tanh";
     if (gated)
         return sn_settings_fail(s, key, err,
-                                "the gate of family %s is by silu, others are not built; want "
-                                "silu, or family %s",
-                                family, sn_families_that(names, is_not_gated));
+                                "the gate of family %s is by %s, others are not built; want "
+                                "%s, or family %s",
+                                family, word, word, sn_families_that(names, is_not_gated));
     return sn_settings_fail(s, key, err,
                             "silu is built for gates alone, and family %s has none; want gelu or "
                             "gelu_tanh, or family %s",

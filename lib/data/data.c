@@ -1,5 +1,5 @@
 /*
- * data.c - token files, mapped and read in place.
+ * data.c - token files: samples are read, what people look at is mapped.
  *
  * Knows nothing of ranks: who reads which sample is the caller's arithmetic.
  */
@@ -19,6 +19,7 @@
 
 struct sn_data {
     struct sn_data_mapped bin, idx;
+    int fd; /* of the .bin */
     struct sn_data_info info;
     int token_size;
 };
@@ -90,6 +91,19 @@ void sn_data_unmap(struct sn_data_mapped *m)
     sn_free(m->path);
 }
 
+/* For reading: a mapping needs no descriptor. */
+static enum sn_status open_again(struct sn_data *d, struct sn_err *err)
+{
+    struct stat info;
+    d->fd = sn_input_open(d->bin.path, &info);
+    if (d->fd < 0)
+        return sn_data_read_fail(err, d->bin.path, errno);
+    return (size_t)info.st_size == d->bin.len
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT, "%s: changes while it is opened; open it when it is whole",
+                         d->bin.path);
+}
+
 typedef enum sn_status sn_check_index(const void *idx, size_t len, int64_t bin_bytes,
                                       const char *name, struct sn_data_info *out,
                                       struct sn_err *err);
@@ -100,10 +114,13 @@ static enum sn_status open_pair(struct sn_data **out, const char *prefix, sn_che
     struct sn_data *d = sn_alloc(sizeof(*d));
     if (!d)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", prefix);
+    d->fd = -1;
     const char *hint = "'sennit-data build -o PREFIX' writes PREFIX.bin and PREFIX.idx";
     enum sn_status st = sn_data_map(&d->idx, prefix, "idx", hint, err);
     if (st == SN_OK)
         st = sn_data_map(&d->bin, prefix, "bin", hint, err);
+    if (st == SN_OK)
+        st = open_again(d, err);
     if (st == SN_OK)
         st = check(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path, &d->info, err);
     if (st != SN_OK) {
@@ -129,6 +146,8 @@ void sn_data_close(struct sn_data *d)
 {
     if (!d)
         return;
+    if (d->fd >= 0)
+        (void)close(d->fd); /* only read */
     sn_data_unmap(&d->bin);
     sn_data_unmap(&d->idx);
     sn_free(d);
@@ -156,6 +175,15 @@ static enum sn_status bad_token(const struct sn_data *d, int64_t position, int64
                    (long long)token, (int)vocab - 1);
 }
 
+enum { READ_BYTES = 1 << 15 }; /* at once, on the stack */
+
+static enum sn_status read_tokens(const struct sn_data *d, unsigned char *out, int64_t first,
+                                  int64_t n, struct sn_err *err)
+{
+    return sn_data_bytes(d->fd, d->bin.path, out, (size_t)(n * d->token_size),
+                         first * d->token_size, err);
+}
+
 enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int32_t vocab,
                             int32_t *inputs, int32_t *targets, struct sn_err *err)
 {
@@ -165,16 +193,20 @@ enum sn_status sn_data_read(const struct sn_data *d, int64_t i, int64_t seq, int
             err, SN_EINPUT,
             "%s: sample %lld of %lld tokens is not there; the file has %lld such samples",
             d->bin.path, (long long)i, (long long)seq, (long long)samples);
-    int64_t first = i * seq;
-    const unsigned char *p = d->bin.bytes + first * d->token_size;
-    for (int64_t k = 0; k <= seq; k++, p += d->token_size) {
-        int64_t token = sn_token_load(d->info.dtype_code, p);
-        if (token < 0 || token >= vocab)
-            return bad_token(d, first + k, token, vocab, err);
-        if (k < seq)
-            inputs[k] = (int32_t)token;
-        if (k > 0)
-            targets[k - 1] = (int32_t)token;
+    unsigned char block[READ_BYTES];
+    int64_t first = i * seq, room = (int64_t)sizeof(block) / d->token_size, n;
+    for (int64_t k = 0; k <= seq; k += n) {
+        n = seq + 1 - k < room ? seq + 1 - k : room;
+        SN_TRY(read_tokens(d, block, first + k, n, err));
+        for (int64_t b = 0; b < n; b++) {
+            int64_t token = sn_token_load(d->info.dtype_code, block + b * d->token_size);
+            if (token < 0 || token >= vocab)
+                return bad_token(d, first + k + b, token, vocab, err);
+            if (k + b < seq)
+                inputs[k + b] = (int32_t)token;
+            if (k + b > 0)
+                targets[k + b - 1] = (int32_t)token;
+        }
     }
     return SN_OK;
 }
@@ -205,6 +237,25 @@ static bool is_outside(int code, const unsigned char *p, int64_t n, int32_t voca
     return outside != 0;
 }
 
+/* Of n tokens from `first` on. */
+static enum sn_status scan(const struct sn_data *d, int32_t vocab, int64_t first, int64_t n,
+                           struct sn_err *err)
+{
+    unsigned char block[READ_BYTES];
+    int code = d->info.dtype_code, size = d->token_size;
+    for (int64_t room = (int64_t)sizeof(block) / size, part; n > 0; first += part, n -= part) {
+        part = n < room ? n : room;
+        SN_TRY(read_tokens(d, block, first, part, err));
+        if (!is_outside(code, block, part, vocab))
+            continue;
+        int64_t k = 0;
+        while (!is_outside(code, block + k * size, 1, vocab))
+            k++;
+        return bad_token(d, first + k, sn_token_load(code, block + k * size), vocab, err);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t bytes,
                             struct sn_err *err)
 {
@@ -215,19 +266,9 @@ enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t byte
     if ((code == SN_TOK_U8 || code == SN_TOK_U16) && sn_token_type_find(code)->max < vocab)
         return SN_OK; /* there can be none */
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t block = blocks > 1 ? i * (all - 1) / (blocks - 1) : 0;
-        int64_t first = block * BLOCK, left = d->info.tokens - first;
-        const unsigned char *p = d->bin.bytes + first * d->token_size;
-        int64_t n = left < BLOCK ? left : BLOCK;
-        bool outside = is_outside(code, p, n, vocab);
-        /* No memory of this process: a run uses what was planned, not a file's pages as well. */
-        (void)madvise((void *)p, (size_t)(n * d->token_size), MADV_DONTNEED);
-        if (!outside)
-            continue;
-        int64_t k = 0;
-        while (!is_outside(code, p + k * d->token_size, 1, vocab))
-            k++;
-        return bad_token(d, first + k, sn_token_load(code, p + k * d->token_size), vocab, err);
+        int64_t first = (blocks > 1 ? i * (all - 1) / (blocks - 1) : 0) * BLOCK;
+        int64_t left = d->info.tokens - first;
+        SN_TRY(scan(d, vocab, first, left < BLOCK ? left : BLOCK, err));
     }
     return SN_OK;
 }

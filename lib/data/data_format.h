@@ -88,6 +88,12 @@ void sn_data_unmap(struct sn_data_mapped *m);
 /* sn_data_check_index without what reads each entry: the tokens are those of the size of the .bin. */
 enum sn_status sn_data_look_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
                                   struct sn_data_info *out, struct sn_err *err);
+/* n bytes of an open file from byte `at` on. What fails may go well later: it is tried six times, in half a
+ * minute, and each failure said. SN_EIO names the file and the byte, also where the file has become
+ * shorter. */
+enum sn_status sn_data_bytes(int fd, const char *path, void *out, size_t n, int64_t at,
+                             struct sn_err *err);
+
 /* Tokens of one index entry. */
 int64_t sn_data_sequence_tokens(const struct sn_data *d, int64_t index);
 /* Where they lie, as the file has them; sequences lie back to back. */

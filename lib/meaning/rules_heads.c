@@ -153,7 +153,8 @@ static enum sn_status forward_part(const struct sn_visit *s, int which)
         st = write_stats(s, which, &z);
     if (st == SN_OK) {
         add_value(&z, w.value);
-        sn_map(&z, sn_name_float(sn_name(SN_OP_HEAD_NORM, 0), s->op->attr.eps), &y);
+        uint64_t name = sn_name_float(sn_name(SN_OP_HEAD_NORM, 0), s->op->attr.eps);
+        sn_map(&z, sn_name_float(name, s->op->attr.shift), &y);
         st = write_part(s, SN_NORM_Y, which, &y);
     }
     sn_zip_fini(&z);
@@ -246,7 +247,7 @@ static enum sn_status gradient_part(const struct sn_visit *s, int which)
         st = weight_of(s, SN_NORM_DX_W, which, &w);
     if (st == SN_OK) {
         add_value(&z, w.value);
-        map_linear(&z, sn_name(SN_OP_HEAD_NORM_DX, 0), &dx);
+        map_linear(&z, sn_name_float(sn_name(SN_OP_HEAD_NORM_DX, 0), s->op->attr.shift), &dx);
         st = write_part(s, SN_NORM_DX_DX, which, &dx);
     }
     sn_zip_fini(&z);

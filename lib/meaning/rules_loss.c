@@ -38,6 +38,14 @@ static enum sn_status words_of(const struct sn_visit *s, int64_t first, int64_t 
     return st;
 }
 
+/* What stands for a logit: a function of it, where there is a cap. */
+static void cap(const struct sn_visit *s, struct sn_slabs *logits)
+{
+    uint64_t name = sn_name_float(sn_name(SN_OP_CROSS_ENTROPY, 3), s->op->attr.vocab.cap);
+    for (int i = 0; i < logits->n && s->op->attr.vocab.cap > 0; i++)
+        logits->t[i].value = sn_function(name, &logits->t[i].value, 1);
+}
+
 /* The sums over those words of rows here: with the targets, functions of a row. One column. */
 static enum sn_status row_sums(const struct sn_visit *s, int64_t first, int64_t n,
                                struct sn_slabs *out)
@@ -45,6 +53,7 @@ static enum sn_status row_sums(const struct sn_visit *s, int64_t first, int64_t 
     struct sn_slabs logits = {0};
     int64_t cols = s->op->in[SN_CROSS_ENTROPY_LOGITS].cols;
     enum sn_status st = words_of(s, first, n, &logits);
+    cap(s, &logits);
     for (int i = 0; i < logits.n && st == SN_OK; i++) {
         struct sn_slab t = logits.t[i];
         struct sn_corner c = sn_corner(&t, cols);
@@ -162,7 +171,7 @@ static enum sn_status gradients(const struct sn_visit *s, struct sn_zip *rows)
         st = sn_zip_with(s, &z, &of_rows, SN_DIM_ROWS);
     for (int i = 0; i < z.n; i++) /* padding has no gradient */
         z.value[i][1] = z.value[i][0] ? z.value[i][1] : 0;
-    sn_map(&z, sn_name(SN_OP_CROSS_ENTROPY, 2), &logits);
+    sn_map(&z, sn_name_float(sn_name(SN_OP_CROSS_ENTROPY, 2), s->op->attr.vocab.cap), &logits);
     if (st == SN_OK)
         st = sn_write(s, SN_CROSS_ENTROPY_DLOGITS, &logits);
     sn_slabs_fini(&logits);

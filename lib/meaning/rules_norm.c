@@ -20,6 +20,12 @@ static bool is_layernorm(int kind)
     return kind == SN_OP_LAYERNORM || kind == SN_OP_LAYERNORM_DX || kind == SN_OP_LAYERNORM_DW;
 }
 
+/* What a function of a row's features and their weights is called. */
+static uint64_t name_of(const struct sn_visit *s, int kind, uint64_t what)
+{
+    return sn_name_float(sn_name(kind, what), s->op->attr.shift);
+}
+
 /* Rows of features, and how many numbers are known of each of them: the kind of norm. */
 struct shape {
     int64_t rows, cols, width;
@@ -227,7 +233,7 @@ enum sn_status sn_rule_norm(const struct sn_visit *s)
         st = zip_vector(s, &z, SN_NORM_W, shape.cols);
     if (st == SN_OK && sn_has_in(s, SN_NORM_B))
         st = zip_vector(s, &z, SN_NORM_B, shape.cols);
-    sn_map(&z, sn_name(SN_OP_LAYERNORM, is_layernorm(s->op->kind)), &x);
+    sn_map(&z, name_of(s, SN_OP_LAYERNORM, is_layernorm(s->op->kind)), &x);
     if (st == SN_OK)
         st = sn_write(s, SN_NORM_Y, &x);
     sn_zip_fini(&z);
@@ -275,7 +281,7 @@ static enum sn_status means_of_products(const struct sn_visit *s, const struct s
                                         const struct shape *shape, struct sn_slabs *out)
 {
     struct sn_slabs products = {0};
-    sn_map(z, sn_name(SN_OP_NORM_DX_PART, (uint64_t)shape->width), &products);
+    sn_map(z, name_of(s, SN_OP_NORM_DX_PART, (uint64_t)shape->width), &products);
     enum sn_status st = products.failed ? sn_visit_no_memory(s) : SN_OK;
     for (int i = 0; i < products.n; i++)
         if (z->value[i][0] == 0)
@@ -332,7 +338,7 @@ enum sn_status sn_rule_norm_dx(const struct sn_visit *s)
         st = zip_vector(s, &z, SN_NORM_DX_W, cols);
     if (st == SN_OK)
         st = zip_means(s, &z);
-    sn_map(&z, sn_name(SN_OP_LAYERNORM_DX, is_layernorm(s->op->kind)), &dx);
+    sn_map(&z, name_of(s, SN_OP_LAYERNORM_DX, is_layernorm(s->op->kind)), &dx);
     if (st == SN_OK && sn_has_in(s, SN_NORM_DX_ADDEND)) {
         st = sn_read(s, SN_NORM_DX_ADDEND, &g);
         for (int i = 0; i < g.n && st == SN_OK; i++)

@@ -182,7 +182,7 @@ enum sn_status sn_rule_swiglu(const struct sn_visit *s)
     struct sn_slabs y = {0};
     SN_TRY(check_bounds(s, SN_SWIGLU_X, SN_SWIGLU_BOUNDS));
     enum sn_status st = zip_halves(s, &s->op->in[SN_SWIGLU_X], &z, false);
-    sn_map(&z, sn_name(SN_OP_SWIGLU, s->op->attr.act), &y);
+    sn_map(&z, sn_name(SN_OP_SWIGLU, s->op->attr.gate), &y);
     return write_and_free(s, st, SN_SWIGLU_Y, &y, &z);
 }
 
@@ -198,7 +198,7 @@ enum sn_status sn_rule_swiglu_dx(const struct sn_visit *s)
     }
     for (int i = 0; i < 2 && st == SN_OK; i++) {
         struct sn_view v = half(&s->op->out[SN_SWIGLU_DX_DX], i);
-        sn_map(&z, sn_name(SN_OP_SWIGLU_DX, (uint64_t)(2 * s->op->attr.act) + (uint64_t)i), &dx);
+        sn_map(&z, sn_name(SN_OP_SWIGLU_DX, (uint64_t)(2 * s->op->attr.gate) + (uint64_t)i), &dx);
         st = sn_write_view(s, &v, SN_ACC_WRITE, &dx);
     }
     sn_slabs_fini(&dx);

@@ -4,6 +4,8 @@
  */
 #include "lib/model/build.h"
 
+#include "kernels/half.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,6 +44,12 @@ static int owner(const struct sn_model_builder *b)
     return b->layer - b->layer % b->config->share_layers;
 }
 
+/* What all weights of norms are together with the shift: 1. */
+static enum sn_init init_of_norms(const struct sn_model_builder *b)
+{
+    return b->traits->norm_shift == 1 ? SN_INIT_ZEROS : SN_INIT_ONES;
+}
+
 static int norm(struct sn_model_builder *b, int x, const char *which)
 {
     enum sn_node_kind kind = b->traits->norm == SN_RMSNORM ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM;
@@ -52,7 +60,7 @@ static int norm(struct sn_model_builder *b, int x, const char *which)
         (void)snprintf(number, sizeof(number), "%d.", owner(b));
     int64_t d = b->config->hidden;
     (void)snprintf(name, sizeof(name), "%s%s%s.weight", prefix, number, which);
-    int w = single(b, d, 1, SN_INIT_ONES, 0, name);
+    int w = single(b, d, 1, init_of_norms(b), 0, name);
     int bias = -1;
     if (kind == SN_NODE_LAYERNORM) {
         (void)snprintf(name, sizeof(name), "%s%s%s.bias", prefix, number, which);
@@ -66,6 +74,7 @@ static int norm(struct sn_model_builder *b, int x, const char *which)
     n->param[0] = w;
     n->param[1] = bias;
     n->attr.eps = (float)b->config->norm_eps;
+    n->attr.shift = (float)b->traits->norm_shift;
     return y;
 }
 
@@ -156,12 +165,13 @@ static int wide_norms(struct sn_model_builder *b, int qkv, int64_t q, int64_t kv
     char name[2][96];
     (void)snprintf(name[0], sizeof(name[0]), "layers.%d.attn.q_norm.weight", owner(b));
     (void)snprintf(name[1], sizeof(name[1]), "layers.%d.attn.k_norm.weight", owner(b));
-    int of_q = single(b, q, 1, SN_INIT_ONES, 0, name[0]);
-    int of_k = single(b, kv, 1, SN_INIT_ONES, 0, name[1]);
+    int of_q = single(b, q, 1, init_of_norms(b), 0, name[0]);
+    int of_k = single(b, kv, 1, init_of_norms(b), 0, name[1]);
     int y = unary(b, SN_NODE_WIDE_NORM, qkv, q + 2 * kv, "attn.wide_norm", &n);
     n->param[0] = of_q;
     n->param[1] = of_k;
     n->attr.eps = (float)b->config->norm_eps;
+    n->attr.shift = (float)b->traits->norm_shift;
     return y;
 }
 
@@ -180,16 +190,36 @@ static int head_norms(struct sn_model_builder *b, int qkv, int64_t cols)
     struct sn_node *n;
     if (!b->traits->head_norms)
         return qkv;
-    struct sn_param w = param(1, SN_INIT_ONES, 0, "layers.%d.attn.qk_norm.weight", owner(b));
+    struct sn_param w = param(1, init_of_norms(b), 0, "layers.%d.attn.qk_norm.weight", owner(b));
     sn_model_tensor(b, &w, width, "layers.%d.attn.q_norm.weight", owner(b));
     sn_model_tensor(b, &w, width, "layers.%d.attn.k_norm.weight", owner(b));
     int weight = sn_model_param(b, &w);
     int y = unary(b, SN_NODE_HEAD_NORM, qkv, cols, "attn.qk_norm", &n);
     n->param[0] = weight;
     n->attr.eps = (float)c->norm_eps;
+    n->attr.shift = (float)b->traits->norm_shift;
     n->attr.attention.heads = c->heads;
     n->attr.attention.kv_heads = c->kv_heads;
     n->attr.attention.head_dim = (int32_t)width;
+    return y;
+}
+
+/* q and k, turned by their positions: slower or faster in layers with a window, where the model has it. */
+static int rotated(struct sn_model_builder *b, int qkv, int64_t cols)
+{
+    const struct sn_model_config *c = b->config;
+    bool local = c->rope_local_theta > 0 && sn_layer_is_local(c, b->layer);
+    double amplitude = local ? 1 : sn_rope_amplitude(c);
+    struct sn_node *n;
+    if (!turns(b))
+        return qkv;
+    int y = unary(b, SN_NODE_ROPE, qkv, cols, "attn.rope", &n);
+    n->attr.attention.heads = c->heads + c->kv_heads;
+    n->attr.attention.head_dim = (int32_t)sn_model_head_dim(c);
+    n->attr.attention.rotary_dim = sn_model_rotated(c);
+    n->attr.attention.theta = (float)(local ? c->rope_local_theta : c->rope_theta);
+    n->attr.attention.frequencies = local ? NULL : sn_rope_frequencies(b);
+    n->attr.attention.amplitude = amplitude == 1 ? 0 : (float)amplitude;
     return y;
 }
 
@@ -207,16 +237,7 @@ static int attention(struct sn_model_builder *b, int x)
     int qkv = head_norms(b, linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv"), q + 2 * kv);
     qkv = wide_norms(b, qkv, q, kv);
     struct sn_node *n;
-    if (turns(b)) {
-        qkv = unary(b, SN_NODE_ROPE, qkv, q + 2 * kv, "attn.rope", &n);
-        n->attr.attention.heads = c->heads + c->kv_heads;
-        n->attr.attention.head_dim = (int32_t)width;
-        n->attr.attention.rotary_dim = sn_model_rotated(c);
-        n->attr.attention.theta = (float)c->rope_theta;
-        n->attr.attention.frequencies = sn_rope_frequencies(b);
-        double amplitude = sn_rope_amplitude(c);
-        n->attr.attention.amplitude = amplitude == 1 ? 0 : (float)amplitude;
-    }
+    qkv = rotated(b, qkv, q + 2 * kv);
     int o = unary(b, SN_NODE_ATTENTION, qkv, q, "attn.core", &n);
     n->attr.attention.heads = c->heads;
     n->attr.attention.kv_heads = c->kv_heads;
@@ -233,7 +254,7 @@ static int attention(struct sn_model_builder *b, int x)
     return dropout(b, linear(b, SN_LINEAR_O, o, &wo, "attn.o"), 1, "attn.drop");
 }
 
-/* down(silu(gate x) * up x), inner width f, at points that begin with `where`. */
+/* down(act(gate x) * up x), inner width f, at points that begin with `where`. */
 static int swiglu(struct sn_model_builder *b, int x, int64_t f, const char *where)
 {
     const struct sn_model_config *c = b->config;
@@ -248,6 +269,7 @@ static int swiglu(struct sn_model_builder *b, int x, int64_t f, const char *wher
     int h = linear(b, SN_LINEAR_UP, x, &w, point);
     (void)snprintf(point, sizeof(point), "%s.swiglu", where);
     h = unary(b, SN_NODE_SWIGLU, h, f, point, &n);
+    n->attr.gate = c->activation == SN_SILU ? SN_GATE_SILU : SN_GATE_GELU_TANH;
     struct sn_param v = param(f, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
                               "layers.%d.%s.down.weight", l, where);
     sn_model_tensor(b, &v, c->hidden, "layers.%d.%s.down.weight", l, where);
@@ -289,13 +311,15 @@ static int ffn(struct sn_model_builder *b, int x)
     return dropout(b, y, 2, "ffn.drop");
 }
 
-/* What attention (or else the feed-forward part) adds, with its norm before or behind it. */
+/* What attention (or else the feed-forward part) adds, with its norms before and behind it. */
 static int branch(struct sn_model_builder *b, int x, bool attends)
 {
-    const char *which = attends ? "attn_norm" : "ffn_norm";
-    int y = b->traits->norm_after ? x : norm(b, x, which);
+    static const char *const names[][2] = {{"ffn_norm", "ffn_post_norm"},
+                                           {"attn_norm", "attn_post_norm"}};
+    enum sn_norm_at at = b->traits->norm_at;
+    int y = at == SN_NORM_AFTER ? x : norm(b, x, names[attends][0]);
     y = attends ? attention(b, y) : ffn(b, y);
-    y = b->traits->norm_after ? norm(b, y, which) : y;
+    y = at == SN_NORM_BEFORE ? y : norm(b, y, names[attends][at == SN_NORM_AROUND]);
     return scale(b, y, b->config->residual_scale, attends ? "attn.scale" : "ffn.scale");
 }
 
@@ -306,6 +330,22 @@ static int block(struct sn_model_builder *b, int x)
         return add(b, x, add(b, a, branch(b, x, false), "attn.add"), "ffn.add");
     x = add(b, x, a, "attn.add");
     return add(b, x, branch(b, x, false), "ffn.add");
+}
+
+/* A root is rounded to the type of activations, as transformers multiplies by it. */
+static double embed_scale(const struct sn_model_builder *b)
+{
+    double root = sn_model_embed_scale(b->config);
+    if (b->config->embed_scale > 0)
+        return b->config->embed_scale;
+    switch (b->train->precision) {
+    case SN_BF16:
+        return (double)sn_bf16_to_f32(sn_f32_to_bf16((float)root));
+    case SN_F16:
+        return (double)sn_f16_to_f32(sn_f32_to_f16((float)root));
+    default:
+        return root;
+    }
 }
 
 static int embedding(struct sn_model_builder *b, int *table)
@@ -323,7 +363,7 @@ static int embedding(struct sn_model_builder *b, int *table)
     n->out = x;
     n->param[0] = *table;
     n->param[1] = positions;
-    x = scale(b, x, c->embed_scale, "embed.scale");
+    x = scale(b, x, embed_scale(b), "embed.scale");
     return dropout(b, x, 0, "embed.drop");
 }
 
@@ -345,4 +385,5 @@ void sn_family_build(struct sn_model_builder *b)
     n->in[0] = x;
     n->out = loss;
     n->param[0] = head;
+    n->attr.vocab.cap = (float)c->logit_cap;
 }

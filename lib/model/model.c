@@ -9,6 +9,7 @@
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -265,6 +266,11 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
     return flops(m, c, false);
+}
+
+double sn_model_logit(const struct sn_model_config *c, float z)
+{
+    return c->logit_cap > 0 ? c->logit_cap * tanh((double)z / c->logit_cap) : (double)z;
 }
 
 static void init_tensor(const struct sn_param *p, const struct sn_tensor *tensor, uint64_t seed,

@@ -117,6 +117,9 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
 
+/* What stands for a logit that the head gives: it, or less where the model has a cap. */
+double sn_model_logit(const struct sn_model_config *c, float z);
+
 /* Fill `out` (rows x cols, fp32) with the initial values of rows row .. row + rows - 1 of a
  * parameter: a function of (seed, tensor's name, element) alone. */
 void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t rows, float *out);

@@ -68,6 +68,7 @@ static struct sn_view sums_of_slices(struct sn_emit *e, const struct sn_op *f, s
     op->in[SN_NORM_DX_PART_X] = f->in[SN_NORM_X];
     op->in[SN_NORM_DX_PART_W] = f->in[SN_NORM_W];
     op->in[SN_NORM_DX_PART_STATS] = f->out[SN_NORM_STATS];
+    op->attr.shift = f->attr.shift;
     op->out[SN_NORM_DX_PART_PART] = sn_view_all(e->p, part);
     bool inside = is_part(e, f->in[SN_NORM_X]); /* of a block: between its products */
     return sn_parts_of_all(e, part, inside ? sn_cut_of(e->job, f->label).give : sn_region(e->job),

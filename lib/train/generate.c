@@ -56,15 +56,17 @@ static double weight_above(const float *logits, const double *weight, int n, flo
 
 /* Temperature, then the most likely top_k, then of these the fewest that have top_p of their
  * weight. `weight` is room for n. */
-static int32_t pick(const float *logits, double *weight, int n, const struct sn_generate_options *o,
-                    double u)
+static int32_t pick(const struct sn_model_config *m, const float *logits, double *weight,
+                    const struct sn_generate_options *o, double u)
 {
+    int n = m->vocab;
     int best = best_of(logits, n);
     float bound = -INFINITY;
     if (o->temperature <= 0)
         return best;
     for (int i = 0; i < n; i++)
-        weight[i] = exp((double)(logits[i] - logits[best]) / o->temperature);
+        weight[i] =
+            exp((sn_model_logit(m, logits[i]) - sn_model_logit(m, logits[best])) / o->temperature);
     if (o->top_k > 0 && o->top_k < n)
         bound = bound_of(logits, NULL, n, bound, o->top_k);
     if (o->top_p < 1)
@@ -120,7 +122,7 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
         SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 0, at, err));
         SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 1, at, err));
         SN_TRY(sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err));
-        tokens[n] = pick(logits, weight, c->model.vocab, o, sn_rng_uniform(key, (uint64_t)n));
+        tokens[n] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
         if (tokens[n] == o->stop)
             break;
         o->emit(o->self, tokens[n]);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { KEYS_MAX = 40, LINE_MAX_BYTES = 512 };
+enum { KEYS_MAX = 48, LINE_MAX_BYTES = 512 };
 
 enum section { MODEL, TRAIN, LAYOUT, NSECTIONS };
 
@@ -39,6 +39,8 @@ static const struct key defaults[] = {
     {MODEL, "residual_scale", NULL},
     {MODEL, "logits_divisor", NULL},
     {MODEL, "attention_scale", NULL},
+    {MODEL, "logit_cap", NULL},
+    {MODEL, "rope_local_theta", NULL},
     {MODEL, "experts", NULL},
     {MODEL, "share_layers", NULL},
     {TRAIN, "steps", "20"},

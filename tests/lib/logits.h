@@ -129,7 +129,8 @@ speaker_logits(struct speaker *p, float *out, const int32_t *tokens, int n, stru
     for (int i = 0; i < n; i++) {
         struct sn_at at = {.micros = 1, .row = i};
         SN_TRY(sn_exec_segment(p->exec, &p->job->generate, 1, at, err));
-        memcpy(out + (size_t)i * (size_t)m->vocab, row, (size_t)m->vocab * sizeof(*out));
+        for (int k = 0; k < m->vocab; k++)
+            out[(size_t)i * (size_t)m->vocab + (size_t)k] = (float)sn_model_logit(m, row[k]);
     }
     return SN_OK;
 }

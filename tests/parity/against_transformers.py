@@ -45,10 +45,14 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
 BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU,
         "smollm3": SWIGLU | dict(pad_token_id=None), "granite": SWIGLU, "qwen3": SWIGLU,
         "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE,
-        "phi3": SWIGLU | dict(pad_token_id=None), "olmo2": SWIGLU | dict(pad_token_id=None)}
+        "phi3": SWIGLU | dict(pad_token_id=None), "olmo2": SWIGLU | dict(pad_token_id=None),
+        "gemma2": SWIGLU | dict(head_dim=16, sliding_window=8, pad_token_id=None),
+        "gemma3_text": SWIGLU | dict(head_dim=16, sliding_window=8, pad_token_id=None)}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
          "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite",
-         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3", "olmo2": "Olmo2"}
+         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3", "olmo2": "Olmo2",
+         "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
+CONFIG = {"gemma3_text": "Gemma3Text"}
 bad = points = 0
 
 
@@ -66,7 +70,7 @@ def make(name, kind, raw=None, **more):
     at = os.path.join(WORK, name)
     shutil.rmtree(at, ignore_errors=True)
     torch.manual_seed(11)
-    config = getattr(hf, CLASS[kind] + "Config")(**(BASE.get(kind, SWIGLU) | more))
+    config = getattr(hf, CONFIG.get(kind, CLASS[kind]) + "Config")(**(BASE.get(kind, SWIGLU) | more))
     config._attn_implementation = "eager"
     model = getattr(hf, CLASS[kind] + ("LMHeadModel" if kind == "gpt2" else "ForCausalLM"))(config)
     with torch.no_grad():
@@ -181,6 +185,16 @@ def all_same():
     same("a window past its sequences", "qwen2", use_sliding_window=True, sliding_window=SEQ,
          max_window_layers=0)
     same("a window of no layer", "qwen2", use_sliding_window=True, sliding_window=8, max_window_layers=3)
+    window = dict(use_sliding_window=True, sliding_window=8, max_window_layers=2)
+    same("a window", "qwen2", **window)
+    same("a window without layer_types", "qwen2", dict(layer_types=None), **window)
+    same("windows by layer_types", "qwen3", head_dim=16, use_sliding_window=True, sliding_window=8,
+         layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+    same("as it is", "gemma2", dict(layer_types=None))
+    same("neither cap", "gemma2", attn_logit_softcapping=None, final_logit_softcapping=None)
+    same("as version 4 writes it", "gemma3_text", dict(
+        layer_types=None, rope_parameters=None, rope_theta=5000.0, rope_local_base_freq=50.0,
+        sliding_window_pattern=2, rope_scaling=dict(rope_type="linear", factor=8.0)))
     for top_k in (1, 2, 3):
         same(f"top {top_k}", "mixtral", num_experts_per_tok=top_k)
     same("theta, epsilon, tied, a window past its sequences", "mixtral", rms_norm_eps=1e-3,
@@ -222,10 +236,9 @@ def all_refused():
             use_parallel_residual=False)
     refused("theta 500", both("rope_theta", "500", "10000"), "gpt_neox", converted=True, rotary_emb_base=500)
     refused("rotary_pct", both("rotary_pct", "0.5", "0.25"), "gpt_neox", converted=True, rotary_pct=0.5)
-    window = dict(use_sliding_window=True, sliding_window=8, max_window_layers=2)
-    refused("window 8", "layer_types: sliding_attention is not supported", "qwen2", **window)
-    refused("window 8 without layer_types", "use_sliding_window: true is not supported", "qwen2",
-            dict(layer_types=None), **window)
+    refused("wavelengths of no kind of layers", "unknown key 'rope_parameters.rope_theta'", "gemma3_text",
+            dict(rope_parameters=dict(rope_theta=5000.0)))
+    refused("another gate", "hidden_activation: gelu is not supported", "gemma2", dict(hidden_activation="gelu"))
     refused("window 8", both("sliding_window", "8", "none"), "mixtral", converted=True, sliding_window=8)
     refused("top 1", both("experts.top_k", "1", "2"), "mixtral", converted=True, num_experts_per_tok=1)
     refused("theta 200", re.escape(both("rope_theta", "200", "1e+06")), "mixtral", converted=True, **rope(rope_theta=200.0))
@@ -261,7 +274,7 @@ def all_inert():
             values = [not old] if isinstance(old, bool) else [True, 3, 0.5, "x", {"a": 1}]
             for value in values:
                 text = json.loads(json.dumps(base))
-                if key.startswith("rope_parameters."):
+                if key.startswith("rope_parameters.") and kind != "gemma3_text":
                     text["rope_parameters"][key.split(".")[1]] = value
                 else:
                     text[key] = value

@@ -31,7 +31,8 @@ from make_fixtures import write_dataset  # noqa: E402
 SEQ, VOCAB = 24, 61
 CLASS = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2",
-         "phi3": "Phi3", "olmo2": "Olmo2"}
+         "phi3": "Phi3", "olmo2": "Olmo2", "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
+CONFIG = {"gemma3_text": "Gemma3Text"}
 bad = points = 0
 
 
@@ -90,6 +91,17 @@ def draw(r, kind):
         c |= dict(hidden_size=heads * width, original_max_position_embeddings=r.choice([8, 16, 2 * SEQ]),
                   sliding_window=r.choice([None, 8]), rope_parameters=p | dict(rope_theta=100.0, partial_rotary_factor=part))
         c.pop("head_dim", None)
+    if kind in ("qwen2", "qwen3") and r.random() < 0.5:
+        c |= dict(use_sliding_window=True, sliding_window=r.choice([4, 8]), max_window_layers=r.choice([0, 1, 2]))
+    if kind.startswith("gemma"):
+        every = r.choice([2, 3])
+        layers = ["full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(c["num_hidden_layers"])]
+        c |= dict(head_dim=width, sliding_window=r.choice([4, 8, 4096]), query_pre_attn_scalar=r.choice([width, 4, 7]),
+                  layer_types=r.choice([None, layers, ["full_attention"] * len(layers)]),
+                  attn_logit_softcapping=r.choice([None, 2.0, 50.0]), final_logit_softcapping=r.choice([None, 1.5, 30.0]))
+    if kind == "gemma3_text":
+        c["rope_parameters"] = dict(full_attention=c["rope_parameters"],
+                                    sliding_attention=dict(rope_type="default", rope_theta=r.choice([50.0, 10000.0])))
     if kind == "mistral":
         c["sliding_window"] = r.choice([None, 8, 4096])
     if kind == "smollm3":
@@ -108,7 +120,7 @@ def draw(r, kind):
 def make(at, kind, c, seed):
     shutil.rmtree(at, ignore_errors=True)
     torch.manual_seed(seed)
-    config = getattr(hf, CLASS[kind] + "Config")(**c)
+    config = getattr(hf, CONFIG.get(kind, CLASS[kind]) + "Config")(**c)
     config._attn_implementation = "eager"
     model = getattr(hf, CLASS[kind] + "ForCausalLM")(config)
     with torch.no_grad():

@@ -24,7 +24,8 @@ FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
 CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
            "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config",
            "smollm3": "SmolLM3Config", "granite": "GraniteConfig", "qwen3": "Qwen3Config",
-           "qwen3_moe": "Qwen3MoeConfig", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config"}
+           "qwen3_moe": "Qwen3MoeConfig", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config",
+           "gemma2": "Gemma2Config", "gemma3_text": "Gemma3TextConfig"}
 
 COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
     initializer_range intermediate_size max_position_embeddings model_type num_attention_heads
@@ -68,6 +69,13 @@ PUBLISHED = {
     "phi3": COMMON + """ attention_bias attention_dropout embd_pdrop layer_types num_key_value_heads
         original_max_position_embeddings pad_token_id partial_rotary_factor resid_pdrop rms_norm_eps rope_scaling
         rope_theta sliding_window auto_map""",
+    "gemma2": COMMON + """ attention_bias attention_dropout attn_logit_softcapping cache_implementation
+        final_logit_softcapping head_dim hidden_activation num_key_value_heads pad_token_id query_pre_attn_scalar
+        rms_norm_eps rope_theta sliding_window""",
+    "gemma3_text": COMMON + """ _sliding_window_pattern attention_bias attention_dropout attn_logit_softcapping
+        cache_implementation final_logit_softcapping head_dim hidden_activation layer_types num_key_value_heads
+        pad_token_id query_pre_attn_scalar rms_norm_eps rope_local_base_freq rope_scaling rope_theta sliding_window
+        sliding_window_pattern use_bidirectional_attention""",
     "starcoder2": COMMON + """ attention_dropout activation_function embedding_dropout mlp_type norm_epsilon
         norm_type num_key_value_heads residual_dropout rope_theta sliding_window use_bias""",
 }

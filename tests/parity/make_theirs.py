@@ -50,6 +50,13 @@ CASES = {
         num_hidden_layers=1, head_dim=12, rope_parameters=PLAIN, moe_intermediate_size=12, num_experts=5,
         num_experts_per_tok=2, norm_topk_prob=False, router_aux_loss_coef=0.25, output_router_logits=True)),
     "olmo2-theirs": ("Olmo2", 1510, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN)),
+    "gemma2-theirs": ("Gemma2", 1511, SHAPE | dict(
+        num_hidden_layers=2, head_dim=12, rope_parameters=PLAIN, sliding_window=6, query_pre_attn_scalar=7,
+        attn_logit_softcapping=3.0, final_logit_softcapping=2.0)),
+    "gemma3-theirs": ("Gemma3", 1512, SHAPE | dict(
+        num_hidden_layers=2, head_dim=12, sliding_window=6, sliding_window_pattern=2, query_pre_attn_scalar=16,
+        rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=3000.0, factor=2.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=100.0)))),
     "mistral-theirs": ("Mistral", 1508, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN, sliding_window=6)),
     "phi3-theirs": ("Phi3", 1509, SHAPE | dict(
         num_hidden_layers=2, original_max_position_embeddings=16, rope_parameters=dict(
@@ -86,7 +93,7 @@ checkpoint: {{dir: ckpt, every: 0}}
 def build(name):
     kind, seed, more = CASES[name]
     torch.manual_seed(seed)
-    config = getattr(transformers, kind + "Config")(**more)
+    config = getattr(transformers, {"Gemma3": "Gemma3Text"}.get(kind, kind) + "Config")(**more)
     config._attn_implementation = "eager"
     model = getattr(transformers, kind + "ForCausalLM")(config)
     with torch.no_grad():

@@ -324,7 +324,9 @@ int main(void)
                                         "starcoder2-theirs",
                                         "mistral-theirs",
                                         "phi3-theirs",
-                                        "olmo2-theirs"};
+                                        "olmo2-theirs",
+                                        "gemma2-theirs",
+                                        "gemma3-theirs"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         parity(names[i]);
     return tap_done();

@@ -161,10 +161,10 @@ static void what_the_field_cannot_compute_is_refused(void)
     tap_text(err.text, "config.json: model.score_cap: the field's llama does not know it",
              "a cap of scores that llama has not");
     sn_str_fini(&capped);
-    m = (struct sn_model_config){.family = SN_QWEN2, .sliding_window = 64};
-    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "qwen2 with a window");
+    m = (struct sn_model_config){.family = SN_QWEN3_MOE, .sliding_window = 64};
+    tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "qwen3-moe with a window");
     tap_text(err.text,
-             "config.json: model.sliding_window: 64, which the field's qwen2 does not know",
+             "config.json: model.sliding_window: 64, which the field's qwen3-moe does not know",
              "is named");
     m = (struct sn_model_config){.family = SN_GPT2, .activation = SN_SILU};
     tap_ok(sn_hfconfig_format(&text, &m, SN_F32, NULL, &err) == SN_EINPUT, "gpt2 with silu");

@@ -92,8 +92,8 @@ static const struct {
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
      "family, layers, hidden, heads, head_dim, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
-     "rope_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
-     "rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
+     "rope_theta, rope_local_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
+     "logit_cap, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
      "share_layers, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
@@ -173,7 +173,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3 or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -181,7 +181,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd, wsd-sqrt or wsd-cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3 or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -420,9 +420,12 @@ static const struct {
     {MODEL ", activation: gelu}\n" TRAIN "}\n",
      "run.yaml:1:102: model.activation: the gate of family llama is by silu, others are not built; want silu, or "
      "family gpt2, gpt-neox or starcoder2"},
+    {"model: {family: gemma2, activation: silu, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64}\n" TRAIN "}\n",
+     "run.yaml:1:37: model.activation: the gate of family gemma2 is by gelu_tanh, others are not built; want gelu_tanh, or "
+     "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2 or phi3"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2 or gemma3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

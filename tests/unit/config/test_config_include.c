@@ -15,7 +15,8 @@ static int64_t count(const struct sn_model_config *m)
     int64_t width = m->head_dim > 0 ? m->head_dim : D / m->heads;
     int64_t q = width * m->heads, kv = width * m->kv_heads;
     int64_t norm = t->norm == SN_LAYERNORM ? 2 * D : D, head = m->tied_embeddings ? 0 : V * D;
-    int64_t ffn = (t->gated ? 3 : 2) * D * F, block = 2 * D * q + 2 * D * kv + 2 * norm;
+    int64_t ffn = (t->gated ? 3 : 2) * D * F,
+            block = 2 * D * q + 2 * D * kv + (t->norm_at == SN_NORM_AROUND ? 4 : 2) * norm;
     block += E > 0 ? E * (ffn + D) : ffn;
     block += t->biases & SN_LINEAR_QKV ? q + 2 * kv : 0;
     block += t->biases & SN_LINEAR_O ? F + 2 * D : 0; /* and those of the feed-forward part */
@@ -53,7 +54,11 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"qwen3-30b-a3b", 30532122624},    {"qwen3-235b-a22b", 235093634560},
         {"smollm3-3b", 3075098624},        {"phi3-mini", 3821079552},
         {"starcoder2-3b", 3030371328},     {"starcoder2-7b", 7173923840},
-        {"granite3.1-8b", 8170848256},
+        {"granite3.1-8b", 8170848256},     {"gemma2-2b", 2614341888},
+        {"gemma2-9b", 9241705984},         {"gemma2-27b", 27227128320},
+        {"gemma3-270m", 268098176},        {"gemma3-1b", 999885952},
+        {"gemma3-4b", 3880263168},         {"gemma3-12b", 11766034176},
+        {"gemma3-27b", 27009346304},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         char text[128];
@@ -236,7 +241,7 @@ static void config_json_is_read(const struct place *p)
     "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500, "                 \
     "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64"
 
-static void a_window_of_qwen2_counts_only_where_it_cuts(const struct place *p)
+static void a_window_of_qwen2_is_that_of_its_later_layers(const struct place *p)
 {
     /* What follows, and the window that is kept, for a model.seq that is raised. */
     static const struct {
@@ -252,6 +257,8 @@ static void a_window_of_qwen2_counts_only_where_it_cuts(const struct place *p)
         {", \"use_sliding_window\": true, \"sliding_window\": 64, \"max_window_layers\": 0, "
          "\"layer_types\": [\"sliding_attention\", \"sliding_attention\", \"sliding_attention\"]",
          64},
+        {", \"use_sliding_window\": true, \"sliding_window\": 63, \"max_window_layers\": 2", 63},
+        {", \"use_sliding_window\": true, \"sliding_window\": null, \"max_window_layers\": 2", 0},
         {", \"rope_scaling\": null, \"layer_types\": null", 0},
     };
     char *text = at_place(p, "model: {config: %s/config.json}\n" TRAIN);
@@ -293,19 +300,19 @@ static void config_json_is_refused_by_name(const struct place *p)
          "attention_bias: true is not supported: projections have no biases here; want false"},
         {LLAMA ", \"hidden_act\": \"gelu\"}",
          "hidden_act: gelu is not supported: the feed-forward part is SwiGLU here; want silu"},
-        {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 63, \"max_window_layers\": 2}",
-         "use_sliding_window: true is not supported: a window that cuts something off is not "
-         "built; want false"},
         {QWEN2
-         ", \"sliding_window\": 8, \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
-         "layer_types: sliding_attention is not supported: all layers attend alike here; want "
-         "full_attention"},
+         ", \"sliding_window\": 8, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+         "\"sliding_attention\"]}",
+         "layer_types: sliding_attention, but use_sliding_window: false and sliding_window: 8; "
+         "want "
+         "full_attention for all layers"},
         {QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 8, \"max_window_layers\": 3, "
                "\"layer_types\": [\"sliding_attention\"]}",
-         "layer_types: sliding_attention is not supported: all layers attend alike here; want "
-         "full_attention"},
+         "layer_types: want sliding_attention for each layer from one on, but for every n-th, and "
+         "full_attention for the others, 3 words in all"},
         {QWEN2 ", \"sliding_window\": 8, \"layer_types\": []}",
-         "layer_types: [] is not supported: all layers attend alike here; want full_attention"},
+         "layer_types: want sliding_attention for each layer from one on, but for every n-th, and "
+         "full_attention for the others, 3 words in all"},
         {QWEN2 ", \"rope_scaling\": {\"type\": \"su\", \"factor\": 4.0}}",
          "rope_scaling.type: su is not supported; want default, linear, dynamic, yarn, llama3 or "
          "longrope"},
@@ -330,7 +337,8 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe, olmo2, phi3 or starcoder2"},
+                                       "qwen3_moe, olmo2, phi3, gemma2, "
+                                       "gemma3_text or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}",
@@ -426,7 +434,7 @@ int main(void)
     cycles_and_depth_are_refused(&p);
     a_file_that_includes_itself_is_refused(&p);
     config_json_is_read(&p);
-    a_window_of_qwen2_counts_only_where_it_cuts(&p);
+    a_window_of_qwen2_is_that_of_its_later_layers(&p);
     config_json_is_refused_by_name(&p);
     a_model_section_means_its_defaults(&p);
     no_memory_is_reported(&p);

@@ -53,7 +53,8 @@ static void traits_go_together(enum sn_family f)
 {
     const struct sn_traits *t = sn_family_traits(f);
     const char *name = sn_family_name(f);
-    tap_ok(t->gated == (t->activation == SN_SILU), "%s: gates are those of SiLU", name);
+    tap_ok(t->gated ? t->activation != SN_GELU : t->activation != SN_SILU,
+           "%s: gates are those of SiLU or of GELU with tanh", name);
     tap_ok(t->gated == (t->ffn == 0), "%s: a gated width is to be named", name);
     tap_ok((t->positions == SN_ROTARY) == (t->rotary_pct > 0), "%s: rotates or learns", name);
     tap_ok(!t->experts || t->gated, "%s: experts are gated", name);

@@ -3,7 +3,7 @@
  */
 #include "tests/lib/kernel_test.h"
 
-static const double eps = 1e-5;
+static const double eps = 1e-5, shift = 0.75;
 static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16, SN_F16};
 
 struct heads {
@@ -23,6 +23,7 @@ static int64_t cols_of(const struct heads *p)
 static struct sn_attr attr_of(const struct heads *p)
 {
     return (struct sn_attr){.eps = (float)eps,
+                            .shift = (float)shift,
                             .attention.heads = p->query,
                             .attention.kv_heads = p->kv,
                             .attention.head_dim = p->d};
@@ -53,7 +54,8 @@ static bool forward_case(const struct heads *p, enum sn_dtype t)
             double scale = scale_of(x, r, h * p->d, p->d);
             stats[r * (p->query + p->kv) + h] = scale;
             for (int64_t i = 0; i < p->d; i++)
-                y[r * s.cols + h * p->d + i] *= scale * kt_get(w, 0, (h < p->query ? 0 : p->d) + i);
+                y[r * s.cols + h * p->d + i] *=
+                    scale * (shift + kt_get(w, 0, (h < p->query ? 0 : p->d) + i));
         }
     }
     bool good = kt_check(&k, SN_OP_HEAD_NORM, 2e-6);
@@ -90,12 +92,12 @@ static bool backward_case(const struct heads *p, enum sn_dtype t, bool sums, boo
             double scale = (float)scale_of(x, r, first, p->d), mean = 0;
             kt_set(stats, r, h, scale);
             for (int64_t i = 0; i < p->d; i++)
-                mean += kt_get(w, 0, of + i) * kt_get(dy, r, first + i) * kt_get(x, r, first + i) /
-                        (double)p->d;
+                mean += (shift + kt_get(w, 0, of + i)) * kt_get(dy, r, first + i) *
+                        kt_get(x, r, first + i) / (double)p->d;
             for (int64_t i = 0; i < p->d; i++) {
                 double g = kt_get(dy, r, first + i), v = kt_get(x, r, first + i);
                 dx[r * s.cols + first + i] =
-                    scale * (kt_get(w, 0, of + i) * g - v * scale * scale * mean);
+                    scale * ((shift + kt_get(w, 0, of + i)) * g - v * scale * scale * mean);
                 if (dw)
                     dw[of + i] += g * v * scale;
             }

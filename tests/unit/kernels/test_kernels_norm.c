@@ -3,7 +3,7 @@
  */
 #include "tests/lib/kernel_test.h"
 
-static const double eps = 1e-5;
+static const double eps = 1e-5, shift = 0.75; /* of weights of RMSNORM */
 static const enum sn_dtype dtypes[] = {SN_F32, SN_BF16, SN_F16};
 
 /* Forward of one row in double; b NULL: RMSNORM. Returns the scale and, if asked, the mean. */
@@ -27,6 +27,15 @@ static void row_of(const struct sn_mat *m, int64_t r, double *out)
 {
     for (int64_t c = 0; c < m->cols; c++)
         out[c] = kt_get(m, r, c);
+}
+
+/* What the weights are, and what is to be added to them. */
+static void weights_of(struct kt *k, const struct sn_mat *m, bool layer, double *out)
+{
+    row_of(m, 0, out);
+    k->a.attr.shift = layer ? 0 : (float)shift;
+    for (int64_t c = 0; c < m->cols && !layer; c++)
+        out[c] += shift;
 }
 
 enum { WIDEST = 2100 };
@@ -77,7 +86,7 @@ static bool forward_case(bool layer, struct kt_shape s, enum adds adds)
         kt_out(&k, 0, s, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, s.rows, layer ? 2 : 1, 0}, SN_WRITE);
     double *y = kt_ref(&k, 0), *stats = kt_ref(&k, 1);
-    row_of(wm, 0, w);
+    weights_of(&k, wm, layer, w);
     if (layer)
         row_of(bm, 0, b);
     for (int64_t r = 0; r < s.rows; r++) {
@@ -217,7 +226,7 @@ static bool dx_case(bool layer, struct kt_shape s, int place, struct wanted sums
     else
         kt_out(&k, 0, s, SN_WRITE);
     double *ref = kt_ref(&k, 0), row[3][WIDEST];
-    row_of(w, 0, row[2]);
+    weights_of(&k, w, layer, row[2]);
     for (int64_t r = 0; r < s.rows; r++) {
         row_of(dy, r, row[0]);
         row_of(x, r, row[1]);
@@ -308,6 +317,7 @@ static void a_sum_has_the_bits_of_add(bool layer)
         if (layer)
             (void)kt_in(&one, 2, vector);
         one.a.attr.eps = two.a.attr.eps = (float)eps;
+        one.a.attr.shift = two.a.attr.shift = layer ? 0 : (float)shift;
         (void)kt_out(&one, 0, s, SN_WRITE), (void)kt_out(&one, 1, stats, SN_WRITE);
         (void)kt_out(&one, 2, s, SN_WRITE);
         add.a.in[0] = one.a.in[0], add.a.in[1] = one.a.in[3];

@@ -18,6 +18,12 @@ struct whole {
     double *stats, *parts, *dx_parts; /* [rows][K]; [slices rows][K], as kernels gave them */
 };
 
+/* Added to weights of RMSNORM. */
+static double shift_of(const struct whole *w)
+{
+    return w->layer ? 0 : 0.75;
+}
+
 static int numbers(const struct whole *w)
 {
     return w->layer ? 2 : 1;
@@ -90,7 +96,7 @@ static void weighted(const struct whole *w, int64_t r, int64_t first, int64_t n,
     double mean = w->layer ? w->stats[2 * r] : 0.0, scale = w->layer ? w->stats[2 * r + 1] : 1.0;
     m[0] = m[1] = 0.0;
     for (int64_t c = first; c < first + n; c++) {
-        double u = w->w[c] * w->dy[r * width + c] / (double)n;
+        double u = (w->w[c] + shift_of(w)) * w->dy[r * width + c] / (double)n;
         m[0] += w->layer ? u : 0.0;
         m[1] += u * (w->x[r * width + c] - mean) * scale;
     }
@@ -155,7 +161,7 @@ static bool norm_of_slice(struct whole *w, int p)
 {
     struct shapes s = shapes_of(w);
     int64_t width = w->slices * w->cols, first = p * w->cols;
-    struct kt k = {.magnitude = 1.0, .a.attr.eps = (float)eps};
+    struct kt k = {.magnitude = 1.0, .a.attr = {.eps = (float)eps, .shift = (float)shift_of(w)}};
     put(&k, SN_NORM_X, s.rows, w->x + first, width);
     put(&k, SN_NORM_W, s.vector, w->w + first, width);
     if (w->layer)
@@ -171,8 +177,9 @@ static bool norm_of_slice(struct whole *w, int p)
         stats[numbers(w) * r] = w->layer ? m[0] : scale;
         stats[numbers(w) * r + numbers(w) - 1] = scale;
         for (int64_t c = 0; c < w->cols; c++)
-            y[r * w->cols + c] = (w->x[r * width + first + c] - m[0]) * scale * w->w[first + c] +
-                                 (w->layer ? w->b[first + c] : 0.0);
+            y[r * w->cols + c] =
+                (w->x[r * width + first + c] - m[0]) * scale * (w->w[first + c] + shift_of(w)) +
+                (w->layer ? w->b[first + c] : 0.0);
     }
     k.magnitude = largest; /* multiplies what was rounded of the mean */
     bool good = kt_check(&k, w->layer ? SN_OP_LAYERNORM : SN_OP_RMSNORM, close_to(w));
@@ -189,7 +196,7 @@ static bool dx_part_of_slice(struct whole *w, int p)
 {
     struct shapes s = shapes_of(w);
     int64_t width = w->slices * w->cols, first = p * w->cols;
-    struct kt k = {.magnitude = 1.0};
+    struct kt k = {.magnitude = 1.0, .a.attr.shift = (float)shift_of(w)};
     put(&k, SN_NORM_DX_PART_DY, s.rows, w->dy + first, width);
     put(&k, SN_NORM_DX_PART_X, s.rows, w->x + first, width);
     put(&k, SN_NORM_DX_PART_W, s.vector, w->w + first, width);
@@ -230,7 +237,7 @@ static bool dx_of_slice(struct whole *w, int p, int turn)
 {
     struct shapes s = shapes_of(w);
     int64_t width = w->slices * w->cols, first = p * w->cols;
-    struct kt k = {.magnitude = 1.0};
+    struct kt k = {.magnitude = 1.0, .a.attr.shift = (float)shift_of(w)};
     bool adds = turn % 3 == 2;
     put(&k, SN_NORM_DX_DY, s.rows, w->dy + first, width);
     put(&k, SN_NORM_DX_X, s.rows, w->x + first, width);
@@ -251,9 +258,9 @@ static bool dx_of_slice(struct whole *w, int p, int turn)
         m[1] *= w->layer ? scale : scale * scale; /* of h, or of x */
         for (int64_t c = 0; c < w->cols; c++) {
             int64_t at = r * width + first + c;
-            dx[r * w->cols + c] =
-                scale * (w->w[first + c] * w->dy[at] - m[0] - (w->x[at] - mean) * m[1]) +
-                (adds ? w->g[at] : 0.0);
+            dx[r * w->cols + c] = scale * ((w->w[first + c] + shift_of(w)) * w->dy[at] - m[0] -
+                                           (w->x[at] - mean) * m[1]) +
+                                  (adds ? w->g[at] : 0.0);
         }
         largest = fmax(largest, scale);
     }

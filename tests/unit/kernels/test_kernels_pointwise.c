@@ -100,9 +100,20 @@ static bool act_dx_case(struct kt_shape s, enum sn_act act, int place)
     return good;
 }
 
-static bool swiglu_case(struct kt_shape s)
+/* What is multiplied by what it gates, and its slope. */
+static double gated(enum sn_gate gate, double x)
 {
-    struct kt k = {.magnitude = 1.0};
+    return gate == SN_GATE_SILU ? silu(x) : gelu(SN_ACT_GELU_TANH, x);
+}
+
+static double gate_slope(enum sn_gate gate, double x)
+{
+    return gate == SN_GATE_SILU ? silu_slope(x) : gelu_slope(SN_ACT_GELU_TANH, x);
+}
+
+static bool swiglu_case(struct kt_shape s, enum sn_gate gate)
+{
+    struct kt k = {.magnitude = 1.0, .a.attr.gate = gate};
     const struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){s.dtype, s.rows, 2 * s.cols, s.pad});
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t c = 0; c < s.cols; c++)
@@ -111,16 +122,16 @@ static bool swiglu_case(struct kt_shape s)
     double *y = kt_ref(&k, 0);
     for (int64_t i = 0; i < s.rows * s.cols; i++) {
         int64_t r = i / s.cols, c = i % s.cols;
-        y[i] = silu(kt_get(x, r, c)) * kt_get(x, r, s.cols + c);
+        y[i] = gated(gate, kt_get(x, r, c)) * kt_get(x, r, s.cols + c);
     }
     bool good = kt_check(&k, SN_OP_SWIGLU, 1e-6);
     kt_free(&k);
     return good;
 }
 
-static bool swiglu_dx_case(struct kt_shape s, bool in_place)
+static bool swiglu_dx_case(struct kt_shape s, enum sn_gate gate, bool in_place)
 {
-    struct kt k = {.magnitude = 10.0};
+    struct kt k = {.magnitude = 10.0, .a.attr.gate = gate};
     struct kt_shape wide = {s.dtype, s.rows, 2 * s.cols, s.pad};
     const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, wide);
     for (int64_t r = 0; r < s.rows; r++)
@@ -134,8 +145,8 @@ static bool swiglu_dx_case(struct kt_shape s, bool in_place)
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t c = 0; c < s.cols; c++) {
             double g = kt_get(x, r, c), u = kt_get(x, r, s.cols + c), d = kt_get(dy, r, c);
-            dx[r * wide.cols + c] = d * u * silu_slope(g);
-            dx[r * wide.cols + s.cols + c] = d * silu(g);
+            dx[r * wide.cols + c] = d * u * gate_slope(gate, g);
+            dx[r * wide.cols + s.cols + c] = d * gated(gate, g);
         }
     bool good = kt_check(&k, SN_OP_SWIGLU_DX, 1e-6);
     kt_free(&k);
@@ -201,8 +212,10 @@ static void all_shapes(enum sn_dtype t)
                 for (int place = -1; place < 2; place++)
                     gelu_dx = act_dx_case(s, form, place) && gelu_dx;
             }
-            glu_y = swiglu_case(s) && glu_y;
-            glu_dx = swiglu_dx_case(s, false) && swiglu_dx_case(s, true) && glu_dx;
+            for (int gate = SN_GATE_SILU; gate <= SN_GATE_GELU_TANH; gate++) {
+                glu_y = swiglu_case(s, gate) && glu_y;
+                glu_dx = swiglu_dx_case(s, gate, false) && swiglu_dx_case(s, gate, true) && glu_dx;
+            }
             for (int place = -1; place < 2; place++)
                 add = add_case(s, place) && add;
             scale = scale_case(s, false) && scale_case(s, true) && scale;
