@@ -307,7 +307,7 @@ const struct sn_key sn_keys[] = {
         DEFAULT("[]")},
     {ROW("train.eval_every", LONG, AT(train.eval_every), "Evaluate on data.valid after this many steps; 0: never."),
         RANGE(0, 1000000000000LL, "steps"), DEFAULT("0")},
-    {ROW("train.eval_sequences", INT, AT(train.eval_sequences), "Sequences of one evaluation, whatever the layout; all of data.valid if it has fewer."),
+    {ROW("train.eval_sequences", INT, AT(train.eval_sequences), "Sequences of one evaluation of each set, whatever the layout; all of a set that has fewer."),
         RANGE(1, 16777216, "sequences"), DEFAULT("64")},
     {ROW("train.grad_dtype", ENUM, AT(train.grad_dtype), "Type in which gradients of the blocks' and the head's matrices are accumulated and reduced; others stay fp32."),
         NAMES(grad_dtypes), DEFAULT("fp32"), DECIDES},
