@@ -3,6 +3,7 @@
  */
 #include "bin/common.h"
 #include "bin/data_tokenize.h"
+#include "bin/data_train.h"
 #include "bin/data_verbs.h"
 #include "lib/base/plain.h"
 #include "lib/base/str.h"
@@ -22,6 +23,7 @@ static const char usage[] =
     "       sennit-data build --tokens FILE... -o PREFIX [options]\n"
     "       sennit-data tokenize INPUT... --tokenizer FILE --out DIR [options]\n"
     "       sennit-data print PREFIX [options]\n"
+    "       sennit-data train-tokenizer INPUT... --vocab-size N -o FILE [options]\n"
     "       sennit-data merge | split | shuffle | dedup | stats | check PREFIX... [options]\n"
     "\n"
     "build writes PREFIX.bin and PREFIX.idx, the indexed format that Megatron reads too.\n"
@@ -40,6 +42,7 @@ static const char usage[] =
     "A FILE of - is standard input.\n"
     "\n"
     "tokenize makes tokens of texts by a model's tokenizer; see sennit-data tokenize --help.\n"
+    "train-tokenizer makes a vocabulary of texts; see sennit-data train-tokenizer --help.\n"
     "merge, split, shuffle, dedup, stats, check: see sennit-data merge --help.\n"
     "\n"
     "print shows what PREFIX holds.\n"
@@ -281,6 +284,8 @@ static enum sn_status dispatch(int argc, char **argv, struct sn_str *out, struct
         return print(argc - 1, argv + 1, out, err);
     if (strcmp(command, "tokenize") == 0)
         return sn_data_tokenize(argc - 1, argv + 1, catch_signals(), out, err);
+    if (strcmp(command, "train-tokenizer") == 0)
+        return sn_data_train_tokenizer(argc - 1, argv + 1, catch_signals(), out, err);
     if (sn_data_is_verb(command))
         return sn_data_verb(argc - 1, argv + 1, catch_signals(), out, err);
     if (strcmp(command, "--version") == 0)
@@ -289,8 +294,8 @@ static enum sn_status dispatch(int argc, char **argv, struct sn_str *out, struct
         sn_str_add(out, "%s", usage);
     else
         return sn_fail(err, SN_EINPUT,
-                       "sennit-data: %s%s%s; want build, tokenize, print, merge, split, shuffle, "
-                       "dedup, stats or check, see sennit-data --help",
+                       "sennit-data: %s%s%s; want build, tokenize, train-tokenizer, print, merge, "
+                       "split, shuffle, dedup, stats or check, see sennit-data --help",
                        *command ? "unknown command '" : "no command", command, *command ? "'" : "");
     return SN_OK;
 }

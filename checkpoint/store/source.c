@@ -7,7 +7,6 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/store/reader.h"
 #include "checkpoint/store/store.h"
-#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
@@ -134,7 +133,7 @@ static enum sn_status open_ours(struct sn_source *out, const char *dir, struct s
                               .begin = begin,
                               .next = next,
                               .close = close_ours};
-    return sn_tokenizer_files_of(&out->tokenizer, &m->tokenizer, o->reader.dir, err);
+    return SN_OK;
 }
 
 enum sn_status sn_source_open_checkpoint(struct sn_source *out, const char *path,

@@ -48,6 +48,13 @@ static enum sn_status find_text(struct encoder_thread *t, const char **p, size_t
     return SN_OK;
 }
 
+static enum sn_status see(struct encoder_thread *t, const char *p, size_t len, struct sn_err *err)
+{
+    const struct sn_encoding *how = &t->all->how;
+    SN_TRY(sn_encode_check(p, len, err));
+    return how->see(how->states[t - t->all->threads], p, len, err);
+}
+
 static enum sn_status encode(struct encoder_thread *t, const char *p, size_t len,
                              struct sn_ids *out, struct sn_err *err)
 {
@@ -58,6 +65,8 @@ static enum sn_status encode(struct encoder_thread *t, const char *p, size_t len
         out->len -= how->begin >= 0 && good;
         return SN_OK;
     }
+    if (how->see)
+        return see(t, p, len, err);
     SN_TRY(sn_encode(t->encoder, p, len, how->special, out, err));
     good = good && (how->end < 0 || sn_ids_push(out, how->end));
     return good ? SN_OK : sn_fail(err, SN_ENOMEM, "no memory for tokens");
@@ -144,7 +153,8 @@ enum sn_status sn_encoders_create(struct sn_encoders **out, const struct sn_enco
     for (int i = 0; i < threads && st == SN_OK; i++) {
         struct encoder_thread *t = &e->threads[e->n_threads++];
         t->all = e;
-        st = sn_encoder_create(&t->encoder, how->tokenizer, err);
+        if (how->tokenizer)
+            st = sn_encoder_create(&t->encoder, how->tokenizer, err);
         int rc = st == SN_OK ? sn_thread_start(&t->thread, 0, run, t) : 0;
         t->runs = st == SN_OK && rc == 0;
         if (rc)

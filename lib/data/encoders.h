@@ -31,9 +31,12 @@ struct sn_document_batch {
     enum { SN_BATCH_FREE, SN_BATCH_FULL, SN_BATCH_TAKEN, SN_BATCH_DONE } state;
 };
 
-/* How a document becomes tokens. */
+/* How a document becomes tokens. Or what else is made of its text, which is valid UTF-8 and not empty:
+ * with `see` no tokens are made, and thread i has states[i]. */
 struct sn_encoding {
-    const struct sn_tokenizer *tokenizer;
+    const struct sn_tokenizer *tokenizer; /* NULL with `see` */
+    enum sn_status (*see)(void *state, const char *p, size_t len, struct sn_err *err);
+    void *const *states;
     const char *field;  /* of JSON lines; NULL: the document is the text */
     bool special;       /* with what the post-processor puts around it */
     int32_t begin, end; /* a token before and behind it; -1: none */

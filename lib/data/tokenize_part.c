@@ -165,11 +165,14 @@ static enum sn_status put_documents(struct reader *r, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status interrupted(const struct sn_tokenize *want, struct sn_err *err)
+static enum sn_status interrupted(const struct sn_part *p, struct sn_err *err)
 {
+    const struct sn_tokenize *want = p->want;
     struct pollfd fd = {.fd = want->stop_fd, .events = POLLIN};
     if (want->stop_fd < 0 || poll(&fd, 1, 0) <= 0)
         return SN_OK;
+    if (!p->writer)
+        return sn_fail(err, SN_EFAIL, "%s: interrupted; nothing was written", want->out);
     return sn_fail(err, SN_EFAIL,
                    "%s: interrupted; the same command goes on with the files that "
                    "are not done",
@@ -204,7 +207,7 @@ enum sn_status sn_part_write(struct sn_part *p, struct sn_err *err)
     r.by_paragraphs = !r.by_lines && p->want->documents == SN_DOCUMENTS_PARAGRAPHS;
     enum sn_status st = sn_texts_open(&r.source, p->file->path, err);
     while (st == SN_OK && !r.ended) {
-        st = interrupted(p->want, err);
+        st = interrupted(p, err);
         if (st == SN_OK)
             st = read_more(&r, err);
         if (st == SN_OK)

@@ -170,6 +170,15 @@ static enum sn_status encode_raw(struct sn_encoder *e, const char *p, size_t len
     return SN_OK;
 }
 
+enum sn_status sn_encode_check(const char *p, size_t len, struct sn_err *err)
+{
+    size_t bad = sn_utf8_check(p, len);
+    if (bad == len)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT, "byte %zu (0x%02x) is no valid UTF-8", bad,
+                   (unsigned char)p[bad]);
+}
+
 enum sn_status sn_encode(struct sn_encoder *e, const char *p, size_t len, bool special,
                          struct sn_ids *out, struct sn_err *err)
 {
@@ -179,11 +188,9 @@ enum sn_status sn_encode(struct sn_encoder *e, const char *p, size_t len, bool s
                                  .u = t->unicode,
                                  .search = e->search,
                                  .waiting = -1};
-    size_t from, to, bad = sn_utf8_check(p, len);
+    size_t from, to;
     int32_t id;
-    if (bad < len)
-        return sn_fail(err, SN_EINPUT, "byte %zu (0x%02x) is no valid UTF-8", bad,
-                       (unsigned char)p[bad]);
+    SN_TRY(sn_encode_check(p, len, err));
     for (size_t i = 0; special && i < t->before.len; i++)
         SN_TRY(put(out, t->before.p[i], err));
     sn_added_begin(&walk, p, len);

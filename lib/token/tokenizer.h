@@ -43,6 +43,9 @@ void sn_encoder_destroy(struct sn_encoder *e); /* NULL is allowed */
 enum sn_status sn_encode(struct sn_encoder *e, const char *p, size_t len, bool special,
                          struct sn_ids *out, struct sn_err *err);
 
+/* SN_EINPUT: the text is no valid UTF-8, which sn_encode says, too. */
+enum sn_status sn_encode_check(const char *p, size_t len, struct sn_err *err);
+
 /* Append the text of tokens, as Tokenizer.decode of tokenizers; without special tokens, if `skip`.
  * Ids that there are not stand for nothing. SN_ENOMEM. */
 enum sn_status sn_decode(const struct sn_tokenizer *t, const int32_t *ids, size_t n, bool skip,

@@ -3,6 +3,7 @@
 
 usage: tokenize.py text OUT MIB SEED                 JSON lines of words of 20 scripts, code, numbers and emoji
        tokenize.py train FILE.jsonl TOKENIZER.json KIND  llama3, gpt2, mistral, bert: a vocabulary of 32000
+       tokenize.py learn FILE.jsonl TOKENIZER.json KIND SIZE  llama3, gpt2: a BPE of all documents, and the seconds that training took
        tokenize.py encode FILE.jsonl TOKENIZER.json OUT  its tokens as u16, and the seconds that encoding took"""
 import json
 import os
@@ -45,6 +46,20 @@ def text(out, mib, seed):
 def documents(path):
     with open(path, encoding='utf-8') as f:
         return [json.loads(line)['text'] for line in f]
+
+
+def learn(path, out, kind, size):
+    docs = documents(path)
+    t = Tokenizer(models.BPE())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == 'gpt2')
+    t.pre_tokenizer = level if kind == 'gpt2' else pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(LLAMA3), 'isolated'), level])
+    t.decoder = decoders.ByteLevel()
+    begin = time.perf_counter()
+    t.train_from_iterator(docs, trainers.BpeTrainer(vocab_size=int(size), min_frequency=2, show_progress=False,
+                                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    print('%.3f' % (time.perf_counter() - begin))
+    t.save(out)
 
 
 def train(path, out, kind):
@@ -92,5 +107,7 @@ if __name__ == '__main__':
         text(args[0], int(args[1]), int(args[2]))
     elif command == 'train':
         train(*args)
+    elif command == 'learn':
+        learn(*args)
     else:
         encode(*args)

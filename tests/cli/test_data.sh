@@ -202,8 +202,8 @@ run "$data" build --text code -o code-tokens
 is "text that begins with a brace is text" "$rc" 0
 
 # --- usage -----------------------------------------------------------------------------------------
-fails "no command" 2 "sennit-data: no command; want build, tokenize, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help"
-fails "an unknown command" 2 "sennit-data: unknown command 'make'; want build, tokenize, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help" make
+fails "no command" 2 "sennit-data: no command; want build, tokenize, train-tokenizer, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help"
+fails "an unknown command" 2 "sennit-data: unknown command 'make'; want build, tokenize, train-tokenizer, print, merge, split, shuffle, dedup, stats or check, see sennit-data --help" make
 fails "an unknown option" 2 "sennit-data build: unknown option --texts; see sennit-data --help" build --texts text
 fails "an option without its value" 2 "sennit-data build: no value after -o; see sennit-data --help" build --text text -o
 fails "neither kind of input" 2 "sennit-data build: no kind of input; want --text FILE... or --tokens FILE..." build text -o no

@@ -122,6 +122,7 @@ row "layouts and codecs are searched, a machine is measured" 6
 make_tokens "$tmp/tok"
 try "sennit-data print" "$data" print "$tmp/tok"
 try "sennit-data tokenize" "$data" tokenize README.md --tokenizer tests/unit/fixtures/token/llama3.json --out "$tmp/tokenized"
+try "sennit-data train-tokenizer" "$data" train-tokenizer README.md --vocab-size 400 -o "$tmp/trained.json"
 try "sennit-data merge" "$data" merge "$tmp/tokenized/tokens" "$tmp/tok" -o "$tmp/tokenized/merged"
 try "sennit-data shuffle" "$data" shuffle "$tmp/tokenized/merged" -o "$tmp/shuffled" --memory 1
 try "sennit-data dedup" "$data" dedup "$tmp/shuffled" "$tmp/tok" -o "$tmp/dedup"
