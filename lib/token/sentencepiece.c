@@ -245,8 +245,7 @@ static enum sn_status fill_unigram(struct job *j)
         size_t len;
         const char *p = sn_vocab_text(&m->vocab, id, &len);
         bool is_own = j->pieces[id].type == USER_DEFINED;
-        m->scores[id] = is_own ? (double)(float)((double)((float)len * most) - 0.1)
-                               : (double)j->pieces[id].score;
+        m->scores[id] = is_own ? (double)((float)len * most) : (double)j->pieces[id].score;
         if ((j->pieces[id].type == NORMAL || is_own) && len > 0 &&
             !sn_trie_add(&m->trie, p, len, id))
             return no_memory(j->err);

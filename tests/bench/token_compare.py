@@ -182,10 +182,11 @@ def compare(path, tokenizer, prefix, decoded):
     with open(decoded, 'rb') as f:
         shown = f.read().rstrip(b'\n').split(b'\n')[-1]  # the text, with what is no plain character escaped
     escapes = {b'\\': b'\\', b'n': b'\n', b't': b'\t'}
-    back = re.sub(rb'\\(x..|[\\nt])', lambda m: escapes.get(m[1]) or bytes([int(m[1][1:], 16)]), shown)
-    want = decode(ours[0].tolist())
-    # print shows ? for each byte of a character that could change a terminal, so those are passed over.
-    equal = len(back) == len(want) and all(a in (b, 0x3f) for a, b in zip(back, want))
+
+    def plain(m):
+        c = m[1]
+        return escapes.get(c) or (chr(int(c[1:], 16)).encode() if c[:1] == b'u' else bytes([int(c[1:], 16)]))
+    equal = re.sub(rb'\\(x..|u....|[\\nt])', plain, shown) == decode(ours[0].tolist())
     print(os.path.basename(tokenizer), kind, len(docs), sum(len(d.encode()) for d in docs), tokens, differ, 'equal' if equal else 'DIFFERS', flush=True)
     return 1 if differ or not equal else 0
 
