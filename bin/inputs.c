@@ -1,5 +1,6 @@
 #include "bin/inputs.h"
 
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
 
@@ -16,6 +17,8 @@ static enum sn_status look_for_checkpoint(struct sn_inputs *in, const struct sn_
     enum sn_status st = dir && !model.failed
                             ? sn_look_resume(&in->start, dir, model.p, err)
                             : sn_fail(err, SN_ENOMEM, "checkpoint.dir: no memory to look at it");
+    if (st == SN_OK)
+        st = sn_tokenizer_files_check(&in->start.tokenizer, &in->data.tokenizer, dir, err);
     sn_str_fini(&model);
     sn_free(dir);
     return st;
@@ -36,7 +39,9 @@ static enum sn_status look_at_start(struct sn_inputs *in, const struct sn_config
         model.failed ? sn_fail(err, SN_ENOMEM, "train.continue_from: no memory to look at it")
                      : sn_look_continue(&in->start, c->train.continue_from, model.p, err);
     sn_str_fini(&model);
-    return st;
+    SN_TRY(st);
+    return sn_tokenizer_files_check(&in->start.tokenizer, &in->data.tokenizer,
+                                    c->train.continue_from, err);
 }
 
 enum sn_status sn_inputs_look(struct sn_inputs *out, const struct sn_config *c, struct sn_err *err)

@@ -17,7 +17,7 @@ void sn_train_generate_init(struct sn_train_generate *g)
 
 /* Who turns text into tokens and back. */
 struct words {
-    struct sn_data_tokenizer of;
+    struct sn_tokenizer_id of;
     struct sn_tokenizer *tokenizer; /* NULL: none is known */
     struct sn_ids ids;              /* of the prompt, then all that followed */
     int32_t stop;
@@ -35,20 +35,19 @@ struct page {
 
 /* --- which tokenizer -------------------------------------------------------------------------- */
 
-/* --tokenizer names one, or the run's data does; both must be the same. */
+/* --tokenizer names one; or the run's data does, or its checkpoint, and then it must be the same. */
 static enum sn_status find_tokenizer(struct words *w, const struct sn_config *c,
                                      const struct sn_train_generate *g, struct sn_err *err)
 {
-    SN_TRY(sn_data_tokenizer_of_run(&w->of, c, err));
     if (!g->tokenizer)
-        return w->of.path[0] ? sn_data_tokenizer_load(&w->tokenizer, &w->of, err) : SN_OK;
+        return w->of.file[0] ? sn_data_tokenizer_load(&w->tokenizer, &w->of, err) : SN_OK;
     SN_TRY(sn_tokenizer_load(&w->tokenizer, g->tokenizer, err));
     uint64_t hash = sn_tokenizer_hash(w->tokenizer);
-    if (w->of.path[0] && w->of.hash != hash)
+    if (w->of.file[0] && w->of.hash != hash)
         return sn_fail(err, SN_EINPUT,
                        "--tokenizer: %s (xxh3 %016" PRIx64
-                       ") is not that of the run's data, %s (xxh3 %016" PRIx64 "); leave it out",
-                       g->tokenizer, hash, w->of.path, w->of.hash);
+                       ") is not the run's, %s/%s (xxh3 %016" PRIx64 "); leave it out",
+                       g->tokenizer, hash, w->of.folder, w->of.file, w->of.hash);
     int64_t size = sn_tokenizer_size(w->tokenizer);
     return size <= c->model.vocab
                ? SN_OK
@@ -83,17 +82,12 @@ static enum sn_status find_named(struct words *w, const char *text, struct sn_er
 static enum sn_status find_stop(struct words *w, const struct sn_train_generate *g,
                                 struct sn_err *err)
 {
-    const struct sn_ids *before, *behind;
     w->stop = w->of.end;
     if (g->stop && !w->tokenizer)
         return sn_fail(err, SN_EINPUT, "--stop: '%s': no tokenizer is known; want --tokenizer FILE",
                        g->stop);
     if (g->stop)
         return find_named(w, g->stop, err);
-    if (w->tokenizer && w->stop < 0 && w->of.special) {
-        sn_tokenizer_around(w->tokenizer, &before, &behind);
-        w->stop = behind->len > 0 ? behind->p[behind->len - 1] : -1;
-    }
     return SN_OK;
 }
 
@@ -246,7 +240,11 @@ enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c
     else
         page.n_prompt = strlen(g->text);
     page.prompt = g->file ? loaded : g->text;
-    enum sn_status st = find_tokenizer(&w, c, g, err);
+    enum sn_status st = sn_data_tokenizer_of_run(&w.of, c, err);
+    if (st == SN_OK)
+        st = sn_trainer_generate_open(t, &w.of, err);
+    if (st == SN_OK)
+        st = find_tokenizer(&w, c, g, err);
     if (st == SN_OK)
         st = find_stop(&w, g, err);
     if (st == SN_OK)

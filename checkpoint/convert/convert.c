@@ -12,6 +12,7 @@
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/clock.h"
 #include "lib/base/hash.h"
 #include "lib/base/log.h"
@@ -264,9 +265,20 @@ static enum sn_status collect(struct sn_conversion *v, struct sn_err *err)
     return sn_conversion_sizes(v, err);
 }
 
+/* The tokenizer goes along; where its files are lost, its name does. */
+static enum sn_status keep_tokenizer(const struct sn_conversion *v, struct sn_err *err)
+{
+    const struct sn_tokenizer_id *t = &v->source->tokenizer;
+    enum sn_status st = t->file[0] ? sn_tokenizer_files_keep(t, v->parent, err) : SN_OK;
+    if (st == SN_EINPUT)
+        sn_log(SN_LOG_WARN, "%s", err->text);
+    return st == SN_EINPUT ? SN_OK : st;
+}
+
 static enum sn_status commit(struct sn_conversion *v, struct sn_err *err)
 {
     SN_TRY(collect(v, err));
+    SN_TRY(keep_tokenizer(v, err));
     SN_TRY(sn_commit_write(v->tmp, v->plan, NULL, err));
     SN_TRY(sn_journal_remove(v, err));
     SN_TRY(sn_dir_sync(v->tmp, err));

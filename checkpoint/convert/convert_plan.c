@@ -267,6 +267,7 @@ static enum sn_status make_manifest(const struct planner *p, struct sn_manifest 
     struct sn_manifest m = {.scalars = p->s->scalars,
                             .model_text = p->s->model_text,
                             .config_hash = sn_config_hash(p->c),
+                            .tokenizer = p->s->tokenizer,
                             .block = SN_BLOCK_BYTES,
                             .n_tensors = p->s->n_tensors,
                             .n_pieces = p->n,

@@ -11,7 +11,9 @@
 #include "checkpoint/format/safetensors_write.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/numbers.h"
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/config/hfconfig.h"
@@ -215,13 +217,31 @@ static enum sn_status make_aside(struct export *x, struct sn_err *err)
     return SN_OK;
 }
 
+/* That of the run, under the name by which the field finds it. Lost files are none of the weights'. */
+static enum sn_status put_tokenizer(const struct export *x, struct sn_err *err)
+{
+    const struct sn_tokenizer_id *t = &x->source->tokenizer;
+    size_t n = strlen(t->file);
+    const char *name = n > 5 && strcmp(t->file + n - 5, ".json") == 0    ? "tokenizer.json"
+                       : n > 6 && strcmp(t->file + n - 6, ".model") == 0 ? "tokenizer.model"
+                                                                         : t->file;
+    if (!t->file[0])
+        return SN_OK;
+    enum sn_status st = sn_tokenizer_files_verify(t, err);
+    if (st == SN_EINPUT) {
+        sn_log(SN_LOG_WARN, "%s", err->text);
+        return SN_OK;
+    }
+    return st == SN_OK ? sn_tokenizer_files_copy(t->folder, x->aside, t->file, name, err) : st;
+}
+
 static enum sn_status publish(struct export *x, struct sn_err *err)
 {
     if (x->plan.n_files > 1)
         SN_TRY(write_index(x, err));
     SN_TRY(put_text(x, "config.json", &x->config, err));
-    if (x->o->beside)
-        SN_TRY(sn_beside_copy(x->o->beside, x->aside, err));
+    SN_TRY(x->o->beside ? sn_tokenizer_files_copy(x->o->beside, x->aside, NULL, NULL, err)
+                        : put_tokenizer(x, err));
     SN_TRY(sn_dir_sync(x->aside, err));
     if (rename(x->aside, x->dst) != 0)
         return sn_file_fail(err, x->dst, "rename the finished directory to it");
@@ -254,6 +274,24 @@ static enum sn_status share_memory(struct export *x, struct sn_err *err)
     return SN_OK;
 }
 
+static void add_token(struct sn_str *out, const char *key, int32_t id)
+{
+    if (id >= 0)
+        sn_str_add(out, ",\n  \"%s\": %d", key, (int)id);
+    else
+        sn_str_add(out, ",\n  \"%s\": null", key);
+}
+
+/* What stands around documents, as lines of a config.json. */
+static void add_tokens(struct sn_str *out, const struct sn_tokenizer_id *t)
+{
+    if (!t->file[0])
+        return;
+    add_token(out, "bos_token_id", t->begin);
+    add_token(out, "eos_token_id", t->end);
+    add_token(out, "pad_token_id", -1);
+}
+
 /* Everything that may be refused before a file is touched. */
 static enum sn_status prepare(struct export *x, const struct sn_model_config *m, struct sn_err *err)
 {
@@ -274,6 +312,8 @@ static enum sn_status prepare(struct export *x, const struct sn_model_config *m,
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", o->dst);
     struct sn_str tokens = {0};
     enum sn_status st = o->beside ? sn_beside_tokens(&tokens, o->beside, err) : SN_OK;
+    if (!o->beside)
+        add_tokens(&tokens, &x->source->tokenizer);
     if (st == SN_OK)
         st = sn_hfconfig_format(&x->config, m, o->dtype, tokens.p, err);
     sn_str_fini(&tokens);

@@ -92,6 +92,9 @@ static void add_header(struct sn_str *out, const struct sn_reader *r)
                m->scalars.tokens);
     add_section(out, "model", m->model_text);
     add_section(out, "layout", m->layout_text);
+    if (m->tokenizer.file[0])
+        sn_str_add(out, "tokenizer   %s, %" PRId64 " tokens, xxh3 %016" PRIx64 "\n",
+                   m->tokenizer.file, m->tokenizer.vocab, m->tokenizer.hash);
     sn_str_add(out, "parameters  %" PRId64 "\n", s.parameters);
     sn_str_add(out, "tensors     %d in %d pieces, %s\n", m->n_tensors, m->n_pieces,
                sn_str_bytes(bytes, s.bytes));
@@ -208,6 +211,7 @@ static void add_json(struct sn_str *out, const struct sn_reader *r)
     add_json_text(out, "model", m->model_text);
     add_json_text(out, "layout", m->layout_text);
     sn_str_add(out, "  \"config_hash\": \"%016" PRIx64 "\",\n", m->config_hash);
+    sn_manifest_format_tokenizer(out, &m->tokenizer);
     sn_str_add(out,
                "  \"parameters\": %" PRId64 ",\n  \"bytes\": %" PRId64
                ",\n  \"file_bytes\": %" PRId64 ",\n",

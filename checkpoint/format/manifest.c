@@ -67,6 +67,18 @@ static void format_tensor(struct sn_str *out, const struct sn_manifest_tensor *t
     sn_str_add(out, "]}");
 }
 
+void sn_manifest_format_tokenizer(struct sn_str *out, const struct sn_tokenizer_id *t)
+{
+    if (!t->file[0])
+        return;
+    sn_str_add(out, "  \"tokenizer\": {\"file\": ");
+    sn_str_add_json(out, t->file);
+    sn_str_add(out,
+               ", \"xxh3\": \"%016" PRIx64 "\", \"vocab\": %" PRId64
+               ", \"begin\": %d, \"end\": %d, \"special\": %s},\n",
+               t->hash, t->vocab, (int)t->begin, (int)t->end, t->special ? "true" : "false");
+}
+
 void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m)
 {
     sn_str_add(out, "{\n  \"schema\": %d,\n  \"model\": ", SN_MANIFEST_SCHEMA);
@@ -75,6 +87,7 @@ void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m)
     sn_str_add_json(out, m->layout_text ? m->layout_text : "");
     sn_str_add(out, ",\n  \"config_hash\": \"%016" PRIx64 "\",\n", m->config_hash);
     format_scalars(out, &m->scalars);
+    sn_manifest_format_tokenizer(out, &m->tokenizer);
     sn_str_add(out, "  \"block\": %" PRId64 ",\n  \"shards\": [\n", m->block);
     for (int i = 0; i < m->n_shards; i++) {
         sn_str_add(out, "    {\"file\": ");

@@ -61,6 +61,7 @@ struct sn_manifest {
     int64_t block; /* bytes a hash; INT64_MAX before schema 3: one hash a piece */
     int n_shards, n_tensors, n_pieces;
     struct sn_manifest_master master;
+    struct sn_tokenizer_id tokenizer; /* without a folder */
     struct sn_manifest_shard *shards;
     struct sn_manifest_tensor *tensors; /* sorted by group and name, no duplicates */
     struct sn_manifest_piece *pieces;   /* of all tensors, one after the other */
@@ -84,6 +85,8 @@ static inline int64_t sn_manifest_blocks(int64_t bytes, int64_t block)
 }
 
 void sn_manifest_format(struct sn_str *out, const struct sn_manifest *m);
+/* Its member of the JSON text; nothing where it is not known. */
+void sn_manifest_format_tokenizer(struct sn_str *out, const struct sn_tokenizer_id *t);
 /* `file` is used in messages only. Another schema version is SN_EINPUT, any damage SN_EIO. Whether
  * the pieces cover their tensors is not asked. */
 enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size_t len,

@@ -1,5 +1,6 @@
 /*
- * manifest_parse.c - JSON text to a manifest, believing nothing.
+ * manifest_parse.c - JSON text to a manifest, believing nothing. Longer than 500 lines because one reader
+ * knows all members of one text.
  */
 #include "checkpoint/format/hdf5.h"
 #include "checkpoint/format/manifest.h"
@@ -10,6 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -431,6 +433,35 @@ static struct sn_manifest_master parse_master(struct reader *r, const json_t *ro
     return master;
 }
 
+/* A token's number; -1: there is none. */
+static int32_t token(struct reader *r, const json_t *of, const char *key)
+{
+    const json_t *v = member(r, of, key);
+    json_int_t id = json_integer_value(v);
+    if (r->st == SN_OK && (!json_is_integer(v) || id < -1 || id > INT32_MAX))
+        r->st = sn_fail(r->err, SN_EIO, "%s: '%s' is no token; the file is damaged", r->file, key);
+    return (int32_t)id;
+}
+
+static struct sn_tokenizer_id parse_tokenizer(struct reader *r, const json_t *of)
+{
+    const json_t *o = json_object_get(of, "tokenizer");
+    struct sn_tokenizer_id t = {.begin = -1, .end = -1};
+    if (!o || r->st != SN_OK)
+        return t;
+    const char *file = name_of(r, o, "file");
+    t.hash = hex64(r, o, "xxh3");
+    t.vocab = whole(r, o, "vocab");
+    t.begin = token(r, o, "begin");
+    t.end = token(r, o, "end");
+    t.special = json_is_true(json_object_get(o, "special"));
+    if (r->st == SN_OK && !sn_tokenizer_id_is_name(file))
+        r->st = sn_fail(r->err, SN_EIO, "%s: '%s' is no name of a tokenizer's file", r->file, file);
+    if (r->st == SN_OK)
+        (void)snprintf(t.file, sizeof(t.file), "%s", file);
+    return t;
+}
+
 static enum sn_status load_json(json_t **out, const char *text, size_t len, const char *file,
                                 struct sn_err *err)
 {
@@ -469,6 +500,7 @@ enum sn_status sn_manifest_parse(struct sn_manifest *out, const char *text, size
     m.scalars = parse_scalars(&r, root);
     m.block = parse_block(&r, root);
     m.master = parse_master(&r, root);
+    m.tokenizer = parse_tokenizer(&r, root);
     parse_lists(&r, root, &m);
     if (r.st != SN_OK) {
         sn_manifest_fini(&m);

@@ -3,6 +3,7 @@
 #include "checkpoint/hf/hfnames.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
@@ -84,6 +85,12 @@ static enum sn_status init(void *self, const struct sn_config *config, struct sn
                                           : sn_init_from(config, s, err);
 }
 
+static enum sn_status keep(void *self, const struct sn_tokenizer_id *t, struct sn_err *err)
+{
+    const struct sn_store *store = self;
+    return sn_tokenizer_files_keep(t, store->dir, err);
+}
+
 static enum sn_status set_aside(void *self, struct sn_err *err)
 {
     return sn_store_set_aside(self, err);
@@ -129,6 +136,7 @@ enum sn_status sn_checkpoint_open(struct sn_saver *out, const char *dir,
                              .path = path,
                              .load = load,
                              .init = init,
+                             .keep = keep,
                              .set_aside = set_aside};
     return SN_OK;
 }

@@ -1,5 +1,6 @@
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -185,6 +186,7 @@ static void say_settings(const struct sn_reader *r, const struct sn_state *s)
 static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct sn_err *err)
 {
     SN_TRY(sn_look_model(&r->manifest, r->dir, s->model_text, err));
+    SN_TRY(sn_tokenizer_files_check(&r->manifest.tokenizer, &s->tokenizer, r->dir, err));
     SN_TRY(check_moments(r, s, err));
     SN_TRY(check_optimizer(r, s, err));
     SN_TRY(check_tensors(r, s, err));
@@ -192,7 +194,9 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
     say_changed(r, s);
     s->scalars = r->manifest.scalars;
     say_settings(r, s);
-    return SN_OK;
+    if (s->tokenizer.file[0])
+        return SN_OK;
+    return sn_tokenizer_files_of(&s->tokenizer, &r->manifest.tokenizer, r->dir, err);
 }
 
 static enum sn_status load_at(const char *path, struct sn_state *s, struct sn_err *err)

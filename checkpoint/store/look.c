@@ -116,7 +116,10 @@ static enum sn_status look_at_one(struct sn_look *out, const char *step_dir, con
     enum sn_status st = sn_manifest_load(&m, step_dir, &damage);
     if (st != SN_OK)
         return st == SN_ENOMEM ? sn_fail(err, st, "%s", damage.text) : SN_OK;
-    *out = (struct sn_look){.step = m.scalars.step, .is_read = true, .blend = m.scalars.blend};
+    *out = (struct sn_look){.step = m.scalars.step,
+                            .is_read = true,
+                            .blend = m.scalars.blend,
+                            .tokenizer = m.tokenizer};
     st = sn_look_model(&m, step_dir, model_text, err);
     sn_manifest_fini(&m);
     return st;

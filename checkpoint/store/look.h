@@ -15,6 +15,7 @@ struct sn_look {
     int64_t step;   /* -1: nothing */
     bool is_read;   /* else its manifest is damaged, and this is not known: */
     uint64_t blend; /* sn_state_scalars */
+    struct sn_tokenizer_id tokenizer;
 };
 
 /* The newest checkpoint in `dir` that COMMIT stands for; none where there is no directory. SN_EINPUT

@@ -140,6 +140,7 @@ static enum sn_status join_lists(const struct save *v, struct sn_manifest *lists
     m.model_text = v->state->model_text;
     m.layout_text = v->state->layout_text;
     m.config_hash = v->state->config_hash;
+    m.tokenizer = v->state->tokenizer;
     enum sn_status st = check_all(v, &m, err);
     if (st == SN_OK)
         st = remove_lists(v, err);

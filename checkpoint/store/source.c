@@ -7,6 +7,7 @@
 #include "checkpoint/io/files.h"
 #include "checkpoint/store/reader.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/store/tokenizer_files.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
 
@@ -133,7 +134,7 @@ static enum sn_status open_ours(struct sn_source *out, const char *dir, struct s
                               .begin = begin,
                               .next = next,
                               .close = close_ours};
-    return SN_OK;
+    return sn_tokenizer_files_of(&out->tokenizer, &m->tokenizer, o->reader.dir, err);
 }
 
 enum sn_status sn_source_open_checkpoint(struct sn_source *out, const char *path,

@@ -30,9 +30,10 @@ struct sn_source {
     int n_tensors;
     const struct sn_source_tensor *tensors; /* sorted by group and name, each once */
     struct sn_state_scalars scalars;
-    const char *model_text; /* the model section, as in struct sn_state */
-    uint64_t identity;      /* of the content: another value means another source (for resuming) */
-    int64_t least;          /* bytes that begin takes even if its `memory` is less */
+    const char *model_text;           /* the model section, as in struct sn_state */
+    struct sn_tokenizer_id tokenizer; /* of its tokens, where it is known */
+    uint64_t identity; /* of the content: another value means another source (for resuming) */
+    int64_t least;     /* bytes that begin takes even if its `memory` is less */
     /* The boxes that `next` will be asked for, one call each, in this order; ends what an earlier
      * begin announced. `wants` stay the caller's until the next begin or close. */
     enum sn_status (*begin)(void *self, const struct sn_source_want *wants, int64_t n,

@@ -365,7 +365,7 @@ const struct sn_key sn_keys[] = {
         NAMES(axes), OPTIONAL(1u << SN_ORDER_EXPERT | 1u << SN_ORDER_TENSOR_X), DEFAULT("[tensor, tensor_x, context, expert, data, pipeline]"), DECIDES},
     {ROW("layout.bucket", BYTES, AT(layout.bucket), "Size of the pieces in which gradients are reduced."),
         RANGE(4096, 17179869184.0L, NULL), DEFAULT("25MiB"), DECIDES},
-    {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it, and then those that it has found with it and with schedule combined."),
+    {ROW("layout.overlap", ENUM, AT(layout.overlap), "Order of operations; auto: messages behind products, by the named machine's rates, for up to twice the temporaries, and with zero 1 or 2 updated weights gathered in the next step; none, and without a machine: as the model has them. The bits of a result are the same. A search ranks layouts without it, and then those that it has found with it and with schedule combined."),
         NAMES(overlaps), DEFAULT("none")},
     {ROW("layout.tensor_pieces", INT, AT(layout.tensor_pieces), "Asynchronous tensor parallelism: pieces of a micro-batch's rows in which products give to tensor ranks' collectives and take from them, one on its way while the next is multiplied. More than 1 needs layout.overlap auto; a search tries 2 and 4. The bits of a result are the same but with sequence_parallel, where norms' gradients are sums over other rows."),
         RANGE(1, 64, "pieces"), DEFAULT("1"), DECIDES},

@@ -99,12 +99,12 @@ static enum sn_status check_mask(const char *prefix, struct sn_data_checked *out
 static enum sn_status check_open(struct checking *c, const char *prefix, int64_t vocab, int stop_fd,
                                  struct sn_data_checked *out, struct sn_err *err)
 {
-    struct sn_data_tokenizer of;
+    struct sn_tokenizer_id of;
     struct sn_tokenizer *t = NULL;
     sn_data_info(c->data, &out->info);
     SN_TRY(check_mask(prefix, out, err));
     SN_TRY(sn_data_tokenizer_find(&of, prefix, err));
-    if (of.path[0]) {
+    if (of.file[0]) {
         SN_TRY(sn_data_tokenizer_load(&t, &of, err));
         out->has_tokenizer = true;
         out->vocab = sn_tokenizer_size(t);

@@ -146,9 +146,8 @@ enum sn_status sn_data_fit_find(struct sn_data_fit *out, const struct sn_config 
                                 struct sn_err *err)
 {
     struct sn_data_fit f;
-    struct sn_data_tokenizer tokenizer;
-    SN_TRY(sn_data_tokenizer_of_run(&tokenizer, c, err));
     name_sets(&f, c);
+    SN_TRY(sn_data_tokenizer_of_run(&f.tokenizer, c, err));
     for (int i = 0; i < f.n_train; i++)
         SN_TRY(find(&f.train[i], c, err));
     for (int i = 0; i < f.n_valid; i++)

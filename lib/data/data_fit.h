@@ -8,6 +8,7 @@
 #define SN_DATA_FIT_H
 
 #include "lib/base/str.h"
+#include "lib/base/tokenizer_id.h"
 #include "lib/data/corpus.h"
 
 /* Bytes of a token file that are looked at for tokens outside the vocabulary: all of a smaller one,
@@ -24,6 +25,7 @@ struct sn_data_fit {
     int n_train, n_valid;      /* sets that the run file names, and that are evaluated */
     bool has_train, has_valid; /* there are some, and all are here */
     struct sn_set_fit train[SN_SETS_MAX], valid[SN_SETS_MAX];
+    struct sn_tokenizer_id tokenizer;
     struct sn_blend blend; /* has_train: of all steps */
 };
 

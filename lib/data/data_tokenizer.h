@@ -7,36 +7,27 @@
 #ifndef SN_DATA_TOKENIZER_H
 #define SN_DATA_TOKENIZER_H
 
+#include "lib/base/tokenizer_id.h"
 #include "lib/config/config.h"
 #include "lib/token/tokenizer.h"
 
-struct sn_data_tokenizer {
-    char path[SN_PATH_MAX + 256]; /* of its file; "": nobody knows */
-    uint64_t hash;                /* XXH3 of the file, as it was when the tokens were made */
-    int64_t vocab;                /* one more than its largest id */
-    int32_t begin, end;           /* what stands around each document; -1: nothing */
-    bool special;                 /* and what the file's post-processor puts there */
-};
-
 /* SN_EINPUT: the record is damaged. */
-enum sn_status sn_data_tokenizer_find(struct sn_data_tokenizer *out, const char *prefix,
+enum sn_status sn_data_tokenizer_find(struct sn_tokenizer_id *out, const char *prefix,
                                       struct sn_err *err);
 /* Of all that a run file names and is on this host. SN_EINPUT: two differ, or the model knows fewer
  * tokens than the tokenizer. */
-enum sn_status sn_data_tokenizer_of_run(struct sn_data_tokenizer *out, const struct sn_config *c,
+enum sn_status sn_data_tokenizer_of_run(struct sn_tokenizer_id *out, const struct sn_config *c,
                                         struct sn_err *err);
 /* Load it. SN_EINPUT: its file is gone, or no longer the one that the tokens are of. */
-enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn_data_tokenizer *t,
+enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn_tokenizer_id *t,
                                       struct sn_err *err);
-/* The name of its file, without folders. */
-const char *sn_data_tokenizer_name(const struct sn_data_tokenizer *t);
 
-/* A tokenizer's file into a directory; one that is there already stays. */
+/* A tokenizer's file, and the companions of one under the field's name, into a directory. */
 enum sn_status sn_data_tokenizer_keep(const char *path, const char *directory, struct sn_err *err);
 /* Of what a prefix will hold: its file and a record of it beside PREFIX, where there are none. A
  * tokenizer that nobody knows leaves all as it is. SN_EINPUT: another one's tokens are there, which
  * `try` alone finds out. */
-enum sn_status sn_data_tokenizer_take_along(const struct sn_data_tokenizer *t, const char *prefix,
+enum sn_status sn_data_tokenizer_take_along(const struct sn_tokenizer_id *t, const char *prefix,
                                             bool try, struct sn_err *err);
 
 #endif

@@ -17,23 +17,22 @@ static int common_type(int a, int b)
 
 static enum sn_status join_tokenizer(struct sn_sources *s, int i, struct sn_err *err)
 {
-    struct sn_data_tokenizer t, *all = &s->tokenizer;
+    struct sn_tokenizer_id t, *all = &s->tokenizer;
     SN_TRY(sn_data_tokenizer_find(&t, s->prefixes[i], err));
-    bool both = t.path[0] && all->path[0];
+    bool both = t.file[0] && all->file[0];
     if (both && t.hash != all->hash)
         return sn_fail(err, SN_EINPUT,
                        "%s: is of the tokenizer %s (xxh3 %016" PRIx64
                        "), but what stands before it of %s (xxh3 %016" PRIx64
                        "); tokenize both with one",
-                       s->prefixes[i], sn_data_tokenizer_name(&t), t.hash,
-                       sn_data_tokenizer_name(all), all->hash);
+                       s->prefixes[i], t.file, t.hash, all->file, all->hash);
     if (both && (t.begin != all->begin || t.end != all->end || t.special != all->special))
         sn_log(SN_LOG_WARN, "%s: other tokens stand around its documents than before it",
                s->prefixes[i]);
-    if (i > 0 && !t.path[0] != !all->path[0])
+    if (i > 0 && !t.file[0] != !all->file[0])
         sn_log(SN_LOG_WARN, "%s: nothing beside it says which tokenizer it is of",
-               s->prefixes[t.path[0] ? 0 : i]);
-    if (t.path[0] && !all->path[0])
+               s->prefixes[t.file[0] ? 0 : i]);
+    if (t.file[0] && !all->file[0])
         *all = t;
     return SN_OK;
 }

@@ -11,11 +11,11 @@ struct sn_sources {
     char *const *prefixes; /* borrowed */
     int n;
     struct sn_data **data;
-    struct sn_data_mask **masks; /* NULL: this one has none */
-    bool has_mask;               /* one of them */
-    int64_t *begin;              /* n + 1: the number of each one's first document among all */
-    struct sn_data_info info;    /* of all; its type holds the tokens of each one's type */
-    struct sn_data_tokenizer tokenizer; /* of those that say theirs */
+    struct sn_data_mask **masks;      /* NULL: this one has none */
+    bool has_mask;                    /* one of them */
+    int64_t *begin;                   /* n + 1: the number of each one's first document among all */
+    struct sn_data_info info;         /* of all; its type holds the tokens of each one's type */
+    struct sn_tokenizer_id tokenizer; /* of those that say theirs */
 };
 /* SN_EINPUT: a pair that is none, or two that different tokenizers made. Close it in any case. */
 enum sn_status sn_sources_open(struct sn_sources *out, char *const *prefixes, int n,

@@ -163,11 +163,11 @@ static enum sn_status add_text(struct counting *c, const struct sn_tokenizer *t,
 static enum sn_status measure_text(struct counting *c, struct sn_err *err)
 {
     struct sn_stats *s = c->out;
-    const struct sn_data_tokenizer *of = &c->sources.tokenizer;
+    const struct sn_tokenizer_id *of = &c->sources.tokenizer;
     struct sn_tokenizer *t = NULL;
     struct sn_ids ids = {0};
     struct sn_bytes text = {0};
-    if (!of->path[0] || s->info.tokens == 0)
+    if (!of->file[0] || s->info.tokens == 0)
         return SN_OK;
     SN_TRY(sn_data_tokenizer_load(&t, of, err));
     s->vocab = sn_tokenizer_size(t);
@@ -325,10 +325,10 @@ enum sn_status sn_stats_format(char *const *prefixes, int n, const struct sn_sta
                                bool as_json, struct sn_str *out, struct sn_err *err)
 {
     struct sn_tokenizer *t = NULL;
-    struct sn_data_tokenizer of = {0};
-    for (int i = 0; stats->vocab > 0 && !of.path[0] && i < n; i++)
+    struct sn_tokenizer_id of = {0};
+    for (int i = 0; stats->vocab > 0 && !of.file[0] && i < n; i++)
         SN_TRY(sn_data_tokenizer_find(&of, prefixes[i], err));
-    if (of.path[0])
+    if (of.file[0])
         SN_TRY(sn_data_tokenizer_load(&t, &of, err));
     if (as_json)
         format_json(stats, t, out);

@@ -75,9 +75,18 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* The token behind each document: the one that was asked for, or the post-processor's; -1: none. */
+static int32_t last_token(const struct job *j)
+{
+    const struct sn_ids *before, *behind;
+    sn_tokenizer_around(j->tokenizer, &before, &behind);
+    return j->how.end >= 0                     ? j->how.end
+           : j->how.special && behind->len > 0 ? behind->p[behind->len - 1]
+                                               : -1;
+}
+
 static enum sn_status begin_record(struct job *j, struct sn_err *err)
 {
-    const struct sn_encoding *how = &j->how;
     struct sn_str line = {0};
     char hash[20], made[20];
     (void)snprintf(hash, sizeof(hash), "%016" PRIx64, sn_tokenizer_hash(j->tokenizer));
@@ -85,9 +94,9 @@ static enum sn_status begin_record(struct job *j, struct sn_err *err)
     sn_jsonl_text(&line, "tokenizer", base_name(j->want->tokenizer));
     sn_jsonl_text(&line, "tokenizer_xxh3", hash);
     sn_jsonl_int(&line, "vocab", sn_tokenizer_size(j->tokenizer));
-    sn_jsonl_int(&line, "begin", how->begin);
-    sn_jsonl_int(&line, "end", how->end);
-    sn_jsonl_bool(&line, "special", how->special);
+    sn_jsonl_int(&line, "begin", j->how.begin);
+    sn_jsonl_int(&line, "end", last_token(j));
+    sn_jsonl_bool(&line, "special", j->how.special);
     sn_jsonl_text(&line, "made_of", made);
     return sn_jsonl_append(j->record, &line, err);
 }
@@ -264,6 +273,11 @@ static enum sn_status finished(struct job *j, struct sn_err *err)
 static enum sn_status work(struct job *j, struct sn_err *err)
 {
     SN_TRY(sn_tokenizer_load(&j->tokenizer, j->want->tokenizer, err));
+    if (!sn_tokenizer_id_is_name(base_name(j->want->tokenizer)))
+        return sn_fail(err, SN_EINPUT,
+                       "--tokenizer: '%s' is no name that goes along with the tokens; rename it, "
+                       "with letters, digits and signs of ASCII",
+                       base_name(j->want->tokenizer));
     SN_TRY(sn_texts_find(&j->files, j->want->inputs, j->want->n_inputs, err));
     SN_TRY(find_token(j, j->want->begin, &j->how.begin, err));
     SN_TRY(find_token(j, j->want->end, &j->how.end, err));
@@ -308,11 +322,11 @@ enum sn_status sn_tokenize(const struct sn_tokenize *want, struct sn_tokenized *
 enum sn_status sn_tokenize_text(const char *prefix, const int64_t *tokens, int64_t n,
                                 bool *has_text, struct sn_bytes *out, struct sn_err *err)
 {
-    struct sn_data_tokenizer of;
+    struct sn_tokenizer_id of;
     struct sn_tokenizer *t = NULL;
     struct sn_ids ids = {0};
     SN_TRY(sn_data_tokenizer_find(&of, prefix, err));
-    *has_text = of.path[0] != '\0';
+    *has_text = of.file[0] != '\0';
     if (!*has_text)
         return SN_OK;
     SN_TRY(sn_data_tokenizer_load(&t, &of, err));

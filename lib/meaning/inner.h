@@ -195,6 +195,9 @@ enum sn_status sn_check_positions(const struct sn_visit *s, const struct sn_slab
  * padding, with value 0. `value`: by tensor, or NULL: 1 everywhere. */
 enum sn_status sn_weight_slabs(const struct sn_meaning *m, const struct sn_job *job, int bucket,
                                const uint64_t *value, struct sn_slabs *out);
+/* What of a bucket's state a rank holds between steps, in elements of the bucket: all, or its slice. Other slices of
+ * whole weights whose gather is deferred count for nothing. */
+struct sn_area sn_state_area(const struct sn_rank *r, const struct sn_bucket *b, int buf);
 
 /* --- rules ------------------------------------------------------------------------------------ */
 

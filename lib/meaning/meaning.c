@@ -174,12 +174,12 @@ static enum sn_status compare(struct sn_meaning *m, struct sn_rank *r, int bucke
     const char *of = what == SN_MEANING_WEIGHT ? "weights" : "optimizer state";
     struct sn_slabs all = {0}, mine = {0};
     int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
-    struct sn_area a = {n < b->n ? sn_bucket_slice_at(r->job, b) : 0, 1, n, n};
+    struct sn_area a = sn_state_area(r, b, buf);
     enum sn_status st = sn_weight_slabs(m, r->job, bucket, m->found[what], &all);
     for (int i = 0; i < all.n; i++)
         (void)sn_slab_cut(&mine, &all.t[i], &a);
     for (int i = 0; i < mine.n && st == SN_OK; i++) {
-        mine.t[i].at -= a.at;
+        mine.t[i].at -= n < b->n ? a.at : 0;
         if (!holds(m, &r->held[r->first_held[buf]], &mine.t[i]))
             st = sn_fail(m->err, SN_EFAIL,
                          "%s: rank %d ends the step with other %s of '%s' (in '%s') than one rank",

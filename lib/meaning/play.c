@@ -214,20 +214,27 @@ static void fill_gaps(const struct sn_meaning *m, struct sn_slabs *held, int64_t
     sn_slabs_fini(&gaps);
 }
 
-/* What this rank holds of a bucket: all of it, or its slice. */
+struct sn_area sn_state_area(const struct sn_rank *r, const struct sn_bucket *b, int buf)
+{
+    int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
+    bool is_slice = n < b->n || (buf == b->weight && b->deferred);
+    int64_t own = is_slice ? b->slice : n;
+    return (struct sn_area){is_slice ? sn_bucket_slice_at(r->job, b) : 0, 1, own, own};
+}
+
 static enum sn_status put_state(struct sn_meaning *m, struct sn_rank *r, int bucket, int buf,
                                 const uint64_t *value)
 {
     const struct sn_bucket *b = &r->job->buckets[bucket];
     struct sn_slabs all = {0}, mine = {0};
     int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
-    struct sn_area a = {n < b->n ? sn_bucket_slice_at(r->job, b) : 0, 1, n, n};
+    struct sn_area a = sn_state_area(r, b, buf);
     enum sn_status st = sn_weight_slabs(m, r->job, bucket, value, &all);
     for (int i = 0; i < all.n && st == SN_OK; i++)
         (void)sn_slab_cut(&mine, &all.t[i], &a);
     struct sn_slabs *held = &r->held[r->first_held[buf]];
     for (int i = 0; i < mine.n && st == SN_OK; i++) {
-        mine.t[i].at -= a.at;
+        mine.t[i].at -= n < b->n ? a.at : 0;
         sn_slabs_put(held, &m->spaces, &mine.t[i]);
     }
     if (st == SN_OK)

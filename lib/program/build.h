@@ -127,6 +127,7 @@ struct sn_emit {
     int *bucket_gather;       /* bucket -> id of the gather to wait for; -1: none, or SN_GATHER_TO_COME
                                  of what is cached */
     int *bucket_grad;         /* bucket -> where gradients are summed now; -1 */
+    bool defers;              /* some bucket's gather is deferred */
     int unit;                 /* the layer whose operations are being emitted */
     int unit_begin, unit_end; /* forward operations of the unit whose backward is emitted */
     int posted[SN_MAX_POSTED], posted_bucket[SN_MAX_POSTED], n_posted;
@@ -209,6 +210,9 @@ int sn_recomputed(struct sn_emit *e, int buf);
 /* Post the exchange that will fill its copy, where it is one and is done again. */
 void sn_recompute_ahead(struct sn_emit *e, int buf);
 enum sn_status sn_cache_assign(struct sn_job *j, struct sn_err *err); /* zero.c */
+void sn_deferred_assign(struct sn_job *j);
+/* While a stage waits for another's first micro-batch it gathers all that is deferred. */
+void sn_zero_before_input(struct sn_emit *e);
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward);
 void sn_zero_leave_segment(struct sn_emit *e);
 void sn_bucket_reduce(struct sn_emit *e, int bucket);
@@ -236,7 +240,7 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p);  /* order.c */
 bool sn_order_is_weighed(const struct sn_job *j);
 /* Do forward and backward segments take turns? */
 bool sn_takes_turns(const struct sn_job *j);
-/* Seconds of a kernel (of anything else 0), and of what is posted, in the mean over micro-batches;
+/* Seconds of a kernel (of anything else 0), and of what is posted, where they run;
  * 0: transfers between stages, whose time the other end decides. (order_find.c) */
 double sn_order_kernel(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);
 double sn_order_message(const struct sn_job *j, const struct sn_program *p, const struct sn_op *op);

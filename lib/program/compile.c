@@ -66,7 +66,8 @@ static void emit_begin(struct sn_emit *e)
     const struct sn_job *j = e->job;
     for (int b = 0; b < j->n_buckets; b++) {
         const struct sn_bucket *x = &j->buckets[b];
-        e->bucket_gather[b] = x->cached ? SN_GATHER_TO_COME : -1;
+        e->defers |= x->deferred;
+        e->bucket_gather[b] = x->cached || x->deferred ? SN_GATHER_TO_COME : -1;
         e->bucket_weight[b] = x->cached                         ? x->cache
                               : sn_weights_are_slices(&x->held) ? -1
                                                                 : x->weight;

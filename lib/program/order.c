@@ -14,7 +14,9 @@
  *   reads and writes, so nobody touches that while the message is under way. Sums into one buffer
  *   are therefore taken in the order of the text, and have the same bits;
  * - transfers between stages, whose other ends are in another text;
- * - operations of further rounds of experts, neighbours that are repeated together.
+ * - operations of further rounds of experts, neighbours that are repeated together;
+ * - gathers of the first micro-batch alone, among themselves; they and the waits for them behind what the text computes before them,
+ *   and the input of a stage behind those that need not wait for it.
  *
  * The clock knows shapes, and nothing in which ranks of a stage differ (positions, indices): they
  * all find the same order, as they have to. Where the order of the text is not slower it stays.
@@ -109,18 +111,36 @@ static bool leaves_stage(const struct sn_op *op)
            op->group == SN_GROUP_WORLD;
 }
 
-static void add_node(struct sn_ordering *o, int first, int n, int *last_out)
+/* Nodes that later ones may have to stand behind; -1. */
+struct last {
+    int out, kernel, gather;
+};
+
+static bool waits_for_input(const struct sn_op *op)
+{
+    return op->kind == SN_OP_WAIT && op->group == SN_GROUP_PIPELINE;
+}
+
+static bool is_gathered_once(const struct sn_ordering *o, const struct sn_op *op)
+{
+    if (op->kind == SN_OP_WAIT)
+        op = sn_op_find(o->p, op->waits_for);
+    return op->when == SN_FIRST && sn_op_carries(op) == SN_CARRIED_WEIGHTS;
+}
+
+static void add_node(struct sn_ordering *o, int first, int n, struct last *last)
 {
     const struct sn_op *op = &o->p->ops[first];
     struct sn_order_node *x = &o->node[o->n++];
     bool is_one = !op->extra;
-    *x = (struct sn_order_node){.first = first, .n = n, .posted = -1, .edges = -1};
+    *x =
+        (struct sn_order_node){.first = first, .n = n, .when = op->when, .posted = -1, .edges = -1};
     x->is_wait = is_one && op->kind == SN_OP_WAIT;
     if (is_one && op->kind < SN_NKERNELS)
-        x->seconds = sn_order_kernel(o->job, o->p, op);
+        x->kernel = sn_order_kernel(o->job, o->p, op);
     if (is_one && sn_op_is_posted(op) && sn_op_meets_others(o->job, op)) {
         x->stream = sn_op_clock(op);
-        x->message = sn_order_message(o->job, o->p, op);
+        x->whole = sn_order_message(o->job, o->p, op);
         x->use = sn_order_use(o->job, o->p, op);
         x->gathers_weights = sn_op_carries(op) == SN_CARRIED_WEIGHTS;
     }
@@ -128,10 +148,19 @@ static void add_node(struct sn_ordering *o, int first, int n, int *last_out)
         touch_op(o, o->n - 1, &o->p->ops[i]);
         if (sn_op_communicates(&o->p->ops[i]) && leaves_stage(&o->p->ops[i]) &&
             o->p->ops[i].kind != SN_OP_WAIT) {
-            add_edge(o, *last_out, o->n - 1, false);
-            *last_out = o->n - 1;
+            add_edge(o, last->out, o->n - 1, false);
+            last->out = o->n - 1;
         }
     }
+    if (is_one && is_gathered_once(o, op)) {
+        add_edge(o, last->kernel, o->n - 1, false);
+        add_edge(o, x->is_wait ? -1 : last->gather, o->n - 1, false);
+        last->gather = x->is_wait ? last->gather : o->n - 1;
+    }
+    if (last->kernel < 0 && waits_for_input(op))
+        add_edge(o, last->gather, o->n - 1, false);
+    if (x->kernel > 0)
+        last->kernel = o->n - 1;
 }
 
 /* The node of an operation of the segment: nodes stand in its order. */
@@ -163,15 +192,16 @@ static void find_posted(struct sn_ordering *o)
 static void add_nodes(struct sn_ordering *o)
 {
     const struct sn_segment *s = o->segment;
-    int last_out = -1;
+    struct last last = {-1, -1, -1};
     o->n = o->n_edges = 0;
     for (int b = 0; b < o->p->n_bufs * o->parts; b++)
         o->part[b] = (struct sn_order_part){-1, -1};
     for (int i = s->first, n; i < s->first + s->n && !o->failed; i += n) {
         for (n = 1; o->p->ops[i].extra && i + n < s->first + s->n && o->p->ops[i + n].extra; n++)
             continue;
-        add_node(o, i, n, &last_out);
+        add_node(o, i, n, &last);
     }
+    sn_order_set_scene(o, SN_ORDER_MEAN);
     for (int i = o->n - 1; i >= 0; i--) { /* edges go forward in the text */
         struct sn_order_node *x = &o->node[i];
         for (int e = x->edges; e >= 0; e = o->edge[e].next)

@@ -204,6 +204,8 @@ static struct vstage_text forward_vstage(struct sn_emit *e)
     e->unit = -100; /* no unit yet */
     int recv = e->input >= 0 ? receive_input(e) : -1;
     sn_segment_begin(p, SN_SEGMENT_FORWARD);
+    if (recv >= 0)
+        sn_zero_before_input(e);
     int reuse = e->output >= 0 ? open_reuse(e, "x.sent") : -1;
     if (recv >= 0)
         sn_wait_add(p, recv);

@@ -305,7 +305,7 @@ struct sn_bucket {
                        gradients once they are reduced: member 0 counts and owns them */
     enum sn_dtype grad_type; /* fp32, or train.grad_dtype */
     struct sn_holding held;  /* by a rank, of its weights, gradients and optimizer state */
-    bool cached; /* divided weights are gathered once in a step (lib/layout/zero_cache.h) */
+    bool cached, deferred; /* gathered once in a step: as zero_cache.h says; in place (zero.c) */
     int layer;               /* where gradients are a temporary: buckets do not cross layers */
     int first, n_shards;     /* its shards, in order of offset: sn_bucket_shard */
     int64_t n;               /* elements, padding included: a multiple of 32 x members */

@@ -342,6 +342,7 @@ enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
     sn_free(latest.bucket);
     sn_free(order);
     SN_TRY(sn_cache_assign(j, err));
+    sn_deferred_assign(j);
     return check_tiles(j, err);
 }
 

@@ -90,10 +90,9 @@ struct turns {
 typedef void on_state(struct turns *t, int op, int buf, int by);
 enum { READS = 1, WRITES = 4 }; /* of forward; of backward << 1 */
 
-/* A cache is written by the first micro-batch's forward, which no backward can stand beside. */
 static bool is_conflict(const struct turns *t, int buf)
 {
-    return buf >= 0 && buf < t->p->n_state_bufs && t->p->bufs[buf].cls != SN_CLASS_CACHE;
+    return buf >= 0 && buf < t->p->n_state_bufs;
 }
 
 static void for_operands(struct turns *t, int at, const struct sn_op *op, on_state *call)
@@ -106,12 +105,14 @@ static void for_operands(struct turns *t, int at, const struct sn_op *op, on_sta
             call(t, at, op->out[k].buf, WRITES);
 }
 
-/* A WAIT ends what its message does. */
+/* A WAIT ends what its message does. No backward can stand beside the forward of the first micro-batch. */
 static void for_state(struct turns *t, const struct sn_segment *s, on_state *call)
 {
     for (int i = s->first; i < s->first + s->n; i++) {
         const struct sn_op *op = &t->p->ops[i];
-        for_operands(t, i, op->kind == SN_OP_WAIT ? sn_op_find(t->p, op->waits_for) : op, call);
+        op = op->kind == SN_OP_WAIT ? sn_op_find(t->p, op->waits_for) : op;
+        if (op->when != SN_FIRST)
+            for_operands(t, i, op, call);
     }
 }
 
@@ -197,13 +198,13 @@ static void add_to_unit(struct turns *t, struct side *s, struct unit *u, int i)
 {
     const struct sn_op *op = &t->p->ops[i];
     u->n++;
-    u->seconds += sn_order_kernel(t->job, t->p, op);
+    u->seconds += op->when == SN_EVERY ? sn_order_kernel(t->job, t->p, op) : 0;
     t->number[i] = -1;
     if (!posts_message(t, i))
         return;
     t->number[i] = s->n_messages;
-    s->message[s->n_messages++] =
-        (struct message){sn_op_clock(op), sn_order_message(t->job, t->p, op)};
+    s->message[s->n_messages++] = (struct message){
+        sn_op_clock(op), op->when == SN_EVERY ? sn_order_message(t->job, t->p, op) : 0};
     u->posts++;
 }
 

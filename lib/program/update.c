@@ -1,6 +1,6 @@
 /*
  * update.c - the update segment: wait for the gradients, one global norm, one decision, the
- * optimizer, and ZeRO's gathers of what was updated.
+ * optimizer, and ZeRO's gathers of what was updated, where they do not wait for the next step.
  *
  * Nothing is updated before the norm of everything is known (no optimistic update).
  * Each gradient is counted once: by the member 0 of the groups that hold copies of it.
@@ -185,7 +185,7 @@ static void update(const struct sn_job *j, struct sn_program *p)
         if (!b->trains)
             continue;
         for_tiles(j, p, b, step);
-        if (!sn_updates_are_gathered(&b->held))
+        if (!sn_updates_are_gathered(&b->held) || b->deferred)
             continue;
         struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%s", b->name);
         op.in[SN_MOVE_FROM] =

@@ -7,6 +7,9 @@
  * stage 3   weights are gathered layer by layer, one layer ahead, in each segment that reads them; of
  *           some units (layout.zero_cache, lib/layout/zero_cache.h) by the first micro-batch alone,
  *           into memory of their own
+ * With layout.overlap: auto stages 1 and 2 gather what was updated at the beginning of the next step, as what
+ * is cached, so that it arrives while the first micro-batch computes (bucket's `deferred`: between steps only the own slice
+ * of its weights is up to date; as the distributed optimizer of Megatron-LM overlaps its gathers).
  * With layout.zero_node slices are those of a group of neighbours, and other groups hold the same (hybrid
  * sharding, arXiv 2304.11277, 3.2.2; ZeRO++'s secondary shards, arXiv 2306.10209): once a slice is
  * complete it is summed over the groups, on the last micro-batch.
@@ -172,11 +175,27 @@ enum sn_status sn_cache_assign(struct sn_job *j, struct sn_err *err)
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
+/* What a codec rounds is not gathered before the first step, whose weights are exact. */
+void sn_deferred_assign(struct sn_job *j)
+{
+    for (int i = 0; i < j->n_buckets; i++) {
+        struct sn_bucket *b = &j->buckets[i];
+        b->deferred = j->config->layout.overlap == SN_OVERLAP_AUTO && b->trains &&
+                      sn_updates_are_gathered(&b->held) && j->group_size[b->sliced_over] > 1 &&
+                      !sn_bucket_coding(j, b);
+    }
+}
+
 /* On the first micro-batch, to where all of them find it. */
+static bool is_once(const struct sn_bucket *b)
+{
+    return b->cached || b->deferred;
+}
+
 static bool is_gathered(const struct sn_emit *e, int bucket)
 {
-    return e->job->buckets[bucket].cached ? e->bucket_gather[bucket] != SN_GATHER_TO_COME
-                                          : e->bucket_weight[bucket] >= 0;
+    return is_once(&e->job->buckets[bucket]) ? e->bucket_gather[bucket] != SN_GATHER_TO_COME
+                                             : e->bucket_weight[bucket] >= 0;
 }
 
 static void gather(struct sn_emit *e, int bucket)
@@ -184,15 +203,16 @@ static void gather(struct sn_emit *e, int bucket)
     const struct sn_bucket *b = &e->job->buckets[bucket];
     if (is_gathered(e, bucket))
         return; /* there, or under way */
-    int whole = b->cached ? b->cache
-                          : sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n,
-                                          "weight.%.60s", b->name);
+    int whole = b->deferred ? b->weight
+                : b->cached ? b->cache
+                            : sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n,
+                                            "weight.%.60s", b->name);
     if (e->p->failed)
         return;
     e->p->bufs[whole].bucket = bucket;
     struct sn_op op = sn_comm_op(SN_OP_ALL_GATHER, b->sliced_over, "weight.%.50s", b->name);
-    op.when = b->cached ? SN_FIRST : SN_EVERY;
-    op.in[SN_MOVE_FROM] = sn_view_flat(e->p, b->weight);
+    op.when = is_once(b) ? SN_FIRST : SN_EVERY;
+    op.in[SN_MOVE_FROM] = sn_bucket_own(e->p, b, b->weight);
     op.out[SN_MOVE_TO] = sn_view_flat(e->p, whole);
     op.codable = 1 + SN_CODED_ZERO;
     e->bucket_gather[bucket] = sn_op_append(e->p, &op);
@@ -209,7 +229,7 @@ static bool reads_weights(const struct sn_emit *e, int i, bool backward)
 
 typedef void on_bucket(struct sn_emit *e, int bucket);
 
-/* Is some of them gathered at every use? */
+/* Is some of them gathered at every use, or deferred and still to be gathered? */
 static bool for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *then)
 {
     const struct sn_job *j = e->job;
@@ -221,7 +241,8 @@ static bool for_buckets(struct sn_emit *e, int unit, bool backward, on_bucket *t
         for (int k = 0; k < 2 && reads_weights(e, i, backward); k++)
             for (int q = 0; q < sn_param_shards(j, n->param[k]); q++) {
                 int bucket = j->shards[j->first_shard[n->param[k]] + q].bucket;
-                any = any || is_temporary(&j->buckets[bucket]);
+                any = any || is_temporary(&j->buckets[bucket]) ||
+                      (j->buckets[bucket].deferred && !is_gathered(e, bucket));
                 then(e, bucket);
             }
     }
@@ -243,7 +264,7 @@ static void forget(struct sn_emit *e, int bucket)
         e->bucket_weight[bucket] = -1;
 }
 
-/* The next unit, and those behind it up to one that is gathered at every use: what is cached between
+/* The next unit, and those behind it up to one that is gathered at every use, or deferred: what is cached between
  * gives its gather time. */
 static void gather_ahead(struct sn_emit *e, int unit, bool backward)
 {
@@ -253,9 +274,21 @@ static void gather_ahead(struct sn_emit *e, int unit, bool backward)
         found = for_buckets(e, next, backward, gather);
 }
 
+static void gather_deferred(struct sn_emit *e, int bucket)
+{
+    if (e->job->buckets[bucket].deferred)
+        gather(e, bucket);
+}
+
+void sn_zero_before_input(struct sn_emit *e)
+{
+    for (int unit = -1; unit <= e->job->config->model.layers; unit++)
+        (void)for_buckets(e, unit, false, gather_deferred);
+}
+
 void sn_zero_enter(struct sn_emit *e, int unit, bool backward)
 {
-    if (!sn_weights_are_slices(e->job->held) || unit == e->unit)
+    if (!(sn_weights_are_slices(e->job->held) || e->defers) || unit == e->unit)
         return;
     int step = backward ? -1 : 1;
     if (e->unit == unit - step) /* else the first of its segment */

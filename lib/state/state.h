@@ -25,6 +25,7 @@
 #include "kernels/tensor.h"
 #include "lib/base/err.h"
 #include "lib/base/progress.h"
+#include "lib/base/tokenizer_id.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,6 +69,9 @@ struct sn_state {
     const char *model_text;  /* the model section, resolved, as YAML: another model is refused */
     const char *layout_text; /* the layout section, as YAML: for people */
     uint64_t config_hash;    /* 0: a load compares none */
+    /* Of the run's data, on rank 0. Where nobody knows it, a load takes the checkpoint's; a checkpoint
+     * of another one is refused. */
+    struct sn_tokenizer_id tokenizer;
     int rank, ranks;
     int64_t tag; /* the same on all ranks of this run, another in other runs on the same directory:
                     names what is being written */
@@ -167,6 +171,9 @@ struct sn_saver {
      * does. Weights of another model than config's are SN_EINPUT. */
     enum sn_status (*init)(void *self, const struct sn_config *config, struct sn_state *s,
                            struct sn_err *err);
+    /* Put the tokenizer's files beside the checkpoints that will name it. Rank 0 only; NULL: they
+     * name it alone. */
+    enum sn_status (*keep)(void *self, const struct sn_tokenizer_id *t, struct sn_err *err);
     /* Move what is there out of the way, losing nothing (--fresh). Rank 0 only. */
     enum sn_status (*set_aside)(void *self, struct sn_err *err);
 };

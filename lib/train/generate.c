@@ -130,17 +130,26 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
     return SN_OK;
 }
 
-enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
-                                   struct sn_err *err)
+enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
+                                        struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    SN_TRY(check_prompt(t, o, err));
     t->state.config_hash = 0; /* of course it was saved under other settings */
+    t->state.tokenizer = *tokenizer;
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
     SN_TRY(sn_trainer_publish(t, err));
     if (t->state.scalars.step == 0 && !c->train.init_from[0])
         return sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
                        c->path);
+    *tokenizer = t->state.tokenizer;
+    return SN_OK;
+}
+
+enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
+                                   struct sn_err *err)
+{
+    const struct sn_config *c = t->env.config;
+    SN_TRY(check_prompt(t, o, err));
     int64_t total = (int64_t)o->n_prompt + o->tokens;
     int32_t *tokens = sn_alloc_n((size_t)total, sizeof(*tokens));
     double *weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight));

@@ -349,11 +349,31 @@ enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    struct sn_data_tokenizer tokenizer;
     if (t->env.comm->rank == 0)
-        SN_TRY(sn_data_tokenizer_of_run(&tokenizer, c, err));
+        SN_TRY(sn_data_tokenizer_of_run(&t->state.tokenizer, c, err));
     SN_TRY(open_sets(t, !t->env.pace && c->train.eval_every > 0, err));
     return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
+}
+
+/* Its files go where checkpoints will be, on rank 0. What only the checkpoint knew, and has lost, ends
+ * no run. */
+static enum sn_status keep_tokenizer(struct sn_trainer *t, struct sn_err *err)
+{
+    const struct sn_saver *s = t->env.saver;
+    struct sn_tokenizer_id data;
+    if (t->env.comm->rank != 0 || !t->state.tokenizer.file[0] || !s->keep)
+        return SN_OK;
+    enum sn_status st = s->keep(s->self, &t->state.tokenizer, err);
+    if (st != SN_EINPUT)
+        return st;
+    struct sn_err why = *err;
+    SN_TRY(sn_data_tokenizer_of_run(&data, t->env.config, err));
+    if (data.file[0]) {
+        *err = why;
+        return st;
+    }
+    sn_log(SN_LOG_WARN, "%s", why.text);
+    return SN_OK;
 }
 
 static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
@@ -365,7 +385,10 @@ static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
                                err));
     if (c->run.fingerprints > 0 && !t->env.pace)
         SN_TRY(sn_trainer_record_open(t, c->run.fingerprints, err));
-    return t->env.pace ? SN_OK : sn_trainer_save_open(t, err);
+    if (t->env.pace)
+        return SN_OK;
+    SN_TRY(keep_tokenizer(t, err));
+    return sn_trainer_save_open(t, err);
 }
 
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)

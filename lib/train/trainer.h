@@ -79,7 +79,11 @@ const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
 double sn_trainer_stepping(const struct sn_trainer *t);
 struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 
-/* Sampling from the newest checkpoint, on one rank (generate.c). Tokens go to `emit` one by one. */
+/* Before sn_trainer_generate, on one rank: load the newest checkpoint. `tokenizer` is that of the
+ * run's data, or, where it has no file, becomes the checkpoint's; another one there is SN_EINPUT. */
+enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
+                                        struct sn_err *err);
+/* Sampling from it (generate.c). Tokens go to `emit` one by one. */
 struct sn_generate_options {
     const int32_t *prompt; /* copied before the first token is given */
     int n_prompt;          /* 1 .. */

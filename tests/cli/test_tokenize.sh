@@ -124,7 +124,7 @@ sed 's/layout: .*/layout: {data: 2, tensor: 2, micro_batch: 1}/' run.yaml >other
 run "$train" other.yaml --generate "the cat" --temperature 1.5 --top-k 0 --top-p 0.9 --tokens 30
 is "the same text, whatever the layout" "$out" "$drawn"
 run "$train" run.yaml --generate "the cat" --tokenizer "${tokenizer%/*}/gpt2.json"
-like "another tokenizer than the data's is refused" "$rc:$err" '--tokenizer: .*gpt2.json \(xxh3 [0-9a-f]{16}\) is not that of the run.s data, learnt/llama3.json \(xxh3 [0-9a-f]{16}\); leave it out$'
+like "another tokenizer than the data's is refused" "$rc:$err" '--tokenizer: .*gpt2.json \(xxh3 [0-9a-f]{16}\) is not the run.s, learnt/llama3.json \(xxh3 [0-9a-f]{16}\); leave it out$'
 run "$train" run.yaml --generate x --stop 'the cat sat'
 like "what stops must be a token" "$rc:$err" "--stop: 'the cat sat' is no token, but [0-9]*; name one$"
 run "$data" tokenize learn.txt --tokenizer "${tokenizer%/*}/gpt2.json" --out others
@@ -136,6 +136,24 @@ done
 sed 's/vocab: 512/vocab: 499/' run.yaml >small.yaml
 run "$train" small.yaml
 like "a model of fewer tokens" "$rc:$err" 'small.yaml: model.vocab: 499, but the tokenizer of data.train, llama3.json, has 500 tokens; want at least as many$'
+# The tokenizer goes with checkpoints, into other layouts, and into the field's files.
+same=$(ls -d out/ckpt/tokenizer-*)
+is "the tokenizer lies beside the checkpoints" "$(cmp learnt/llama3.json "$same/llama3.json" && echo equal)" equal
+sed 's,learnt/tokens,others/tokens,; s/steps: 60/steps: 61/' run.yaml >foreign.yaml
+for program in "$train" "$bin/sennit-plan"; do
+    run "$program" foreign.yaml
+    like "${program##*/}: going on with data of another tokenizer" "$rc:$err" "out/ckpt(/step-00000060)?: was trained with the tokenizer llama3.json .xxh3 [0-9a-f]{16}., but the data of this run is of gpt2.json .xxh3 [0-9a-f]{16}.; tokenize it with the first, or begin anew with another run.output\$"
+done
+run "$bin/sennit-convert" out/ckpt cut2 --layout other.yaml
+run "$bin/sennit-convert" cut2 field --to safetensors
+is "it goes through sennit-convert" "$rc:$(cmp learnt/llama3.json field/tokenizer.json && grep -cE '"(eos_token_id": 0|bos_token_id": null)' field/config.json)" "0:2"
+mv learnt away
+run "$train" run.yaml --generate "the cat" --temperature 0
+is "and is known where the data is not" "$out" "the cat sat down near mats with a café 🙂 and naïve 日本 words"
+mv away learnt
+rm -r "$same"
+run "$bin/sennit-convert" out/ckpt bare --to safetensors
+like "a tokenizer that is lost" "$rc:$err:$(ls bare)" "llama3.json: the tokenizer's file .xxh3 [0-9a-f]{16}. is not there; put it in its place"
 echo >>learnt/llama3.json
 run "$train" run.yaml --generate x
 like "a tokenizer that was changed since" "$rc:$err" 'learnt/llama3.json: is not the tokenizer that the tokens are of \(xxh3 [0-9a-f]{16}, not [0-9a-f]{16}\); put that one in its place$'

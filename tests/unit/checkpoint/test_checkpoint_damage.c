@@ -415,6 +415,14 @@ static void strange_manifests_are_explained(void)
          "not 16 hexadecimal digits for each of 1 ", SN_EIO},
         {"\"master\": {\"bytes\": ", "\"master\": {\"bytes\": -",
          "'bytes' is not a number from 0 up", SN_EIO},
+        {"\"block\": ",
+         "\"tokenizer\": {\"file\": \"../a\", \"xxh3\": \"0123456789abcdef\", \"vocab\": "
+         "1, \"begin\": -1, \"end\": 0}, \"block\": ",
+         "'../a' is no name of a tokenizer's file", SN_EIO},
+        {"\"block\": ",
+         "\"tokenizer\": {\"file\": \"a\", \"xxh3\": \"0123456789abcdef\", \"vocab\": "
+         "1, \"begin\": -2, \"end\": 0}, \"block\": ",
+         "'begin' is no token", SN_EIO},
         {"\"block\": 1048576", "\"block\": 4095", "a 'block' of 4095 bytes is no multiple", SN_EIO},
         {"\"block\": 1048576", "\"block\": 1073741825", "is no multiple of 4096 up to 1073741824",
          SN_EIO},

@@ -28,8 +28,8 @@ static bool text_of(struct text *t, struct sn_config *c, int rank, double dear)
 {
     struct sn_err err;
     c->layout.tensor_pieces = 1; /* with pieces there are more of them */
-    c->layout.overlap = dear > 0 ? SN_OVERLAP_AUTO : SN_OVERLAP_NONE;
-    c->overlap_rates = (struct sn_overlap_rates){.flops = 1e9, .bytes = 1e9};
+    c->layout.overlap = SN_OVERLAP_AUTO; /* which defers gathers, whatever the rates are */
+    c->overlap_rates = (struct sn_overlap_rates){.flops = dear > 0 ? 1e9 : 0, .bytes = 1e9};
     for (int q = 0; q < SN_NGROUPS; q++) {
         c->overlap_rates.start[q] = 1e-6 * dear;
         c->overlap_rates.link[q] = 1e9 / (dear > 0 ? dear : 1);
