@@ -99,12 +99,19 @@ static bool is_of_layer(const struct sn_hf_rule *r)
     return strchr(r->ours, '#');
 }
 
+/* Has the layer the tensor? Some have experts and some not, some models biases. */
+static bool is_there(const struct planner *p, const struct sn_hf_rule *r, int layer)
+{
+    struct sn_hf_at own = {layer - layer % p->model->share_layers, 0};
+    return sn_hf_list_find(&p->list, sn_hf_ours(r, own).text) != NULL;
+}
+
 static enum sn_status add_layer(struct planner *p, int layer, struct sn_err *err)
 {
     const struct sn_hf_rule *r;
     for (int i = 0; (r = sn_hf_rule_at(p->model->family, i)); i++) {
         const struct sn_hf_rule *by = written_by(p, r);
-        for (int k = 0; is_of_layer(r) && k < copies_of(p, by); k++)
+        for (int k = 0; is_of_layer(r) && is_there(p, by, layer) && k < copies_of(p, by); k++)
             SN_TRY(add_tensor(p, by, (struct sn_hf_at){layer, k}, err));
     }
     return SN_OK;

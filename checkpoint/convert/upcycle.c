@@ -102,6 +102,11 @@ static enum sn_status check(const struct sn_model_config *m, int experts, int to
                        "%s: upcycle: is of family %s; want a dense %s, for which there is a family "
                        "with experts",
                        name, sn_family_name(m->family), sn_families_that(names, can_have_experts));
+    if (m->mlp_bias)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: upcycle: has model.mlp_bias: true, and experts have no biases; want a "
+                       "model without",
+                       name);
     if (experts < 2 || experts > 1024 || top_k < 1 || top_k > experts)
         return sn_fail(err, SN_EINPUT,
                        "upcycle: %d experts, %d of them for a token; want 2 to 1024, and from 1 to "

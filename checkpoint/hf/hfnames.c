@@ -80,6 +80,15 @@ static const struct sn_hf_rule qwen2_biases[] = {
     {0}
 };
 
+/* The others of model.attention_bias and model.mlp_bias. */
+static const struct sn_hf_rule llama_biases[] = {
+    {"layers.#.attn.o.bias",      "layers.#.self_attn.o_proj.bias",           SN_HF_SAME, 0},
+    {"layers.#.ffn.gate.bias",    "layers.#.mlp.gate_proj.bias",              SN_HF_SAME, 0},
+    {"layers.#.ffn.up.bias",      "layers.#.mlp.up_proj.bias",                SN_HF_SAME, 0},
+    {"layers.#.ffn.down.bias",    "layers.#.mlp.down_proj.bias",              SN_HF_SAME, 0},
+    {0}
+};
+
 static const struct sn_hf_rule qwen3_norms[] = {
     {"layers.#.attn.q_norm.weight", "layers.#.self_attn.q_norm.weight",       SN_HF_SAME, 0},
     {"layers.#.attn.k_norm.weight", "layers.#.self_attn.k_norm.weight",       SN_HF_SAME, 0},
@@ -181,22 +190,22 @@ static const struct sn_hf_rule mixtral_ffn_later[] = {
 
 /* Many files have the prefix before all names, or before all but the head's. Lists follow each
  * other as the tensors do; a NULL ends them. */
-enum { LISTS = 4 };
+enum { LISTS = 7 };
 static const struct family {
     const char *prefix;
     const struct sn_hf_rule *rules[LISTS + 1], *later[LISTS + 1];
 } families[] = {
     [SN_GPT2]     = {"transformer.", {gpt2}, {0}},
     [SN_GPT_NEOX] = {"gpt_neox.",    {gpt_neox}, {0}},
-    [SN_LLAMA]    = {"model.",       {llama_attention, llama_ffn, llama_end}, {0}},
+    [SN_LLAMA]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_MIXTRAL]  = {"model.",       {llama_attention, mixtral_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
-    [SN_QWEN3]    = {"model.",       {llama_attention, qwen3_norms, llama_ffn, llama_end}, {0}},
-    [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen3_norms, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
-    [SN_OLMO2]    = {"model.",       {olmo2, qwen3_norms, llama_ffn, llama_end}, {0}},
+    [SN_QWEN3]    = {"model.",       {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
+    [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_OLMO2]    = {"model.",       {olmo2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
-    [SN_GEMMA2]   = {"model.",       {gemma2, llama_ffn, llama_end}, {0}},
-    [SN_GEMMA3]   = {"model.",       {gemma2, qwen3_norms, llama_ffn, llama_end}, {0}},
+    [SN_GEMMA2]   = {"model.",       {gemma2, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},
+    [SN_GEMMA3]   = {"model.",       {gemma2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_STARCODER2] = {"model.",     {llama_attention, qwen2_biases, starcoder2, llama_end}, {0}},
 };
 _Static_assert(sizeof(families) / sizeof(families[0]) == SN_NFAMILIES, "a family lacks its names");

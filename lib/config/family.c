@@ -24,6 +24,12 @@ const struct sn_traits *sn_family_traits(enum sn_family f)
     return &traits[f];
 }
 
+unsigned sn_model_biases(const struct sn_model_config *m)
+{
+    return traits[m->family].biases | (m->attention_bias ? SN_LINEAR_QKV | SN_LINEAR_O : 0U) |
+           (m->mlp_bias ? SN_LINEAR_UP | SN_LINEAR_DOWN : 0U);
+}
+
 double sn_model_embed_scale(const struct sn_model_config *m)
 {
     return traits[m->family].embed_root ? sqrt((double)m->hidden) : 1;

@@ -27,7 +27,7 @@ enum sn_linear {
 
 struct sn_traits {
     enum sn_norm norm;
-    unsigned biases; /* of which linear maps: bits of enum sn_linear */
+    unsigned biases; /* of which linear maps, always: bits of enum sn_linear */
     enum sn_activation activation;
     bool gated; /* the feed-forward part is down(activation(gate x) * up x) */
     enum sn_positions positions;

@@ -303,13 +303,16 @@ static enum sn_status check_entries(const struct sn_hf_job *j)
 static enum sn_status rescale(const struct sn_hf_job *j, enum sn_hf_scale scale,
                               char text[SN_HF_TEXT])
 {
-    double v, top_k, layers;
+    double v, top_k, layers, every = 1;
     if (scale == SN_HF_INVERSE_ROOT && is_number(text, &v))
         (void)snprintf(text, SN_HF_TEXT, "%.17g", 1 / sqrt(v));
     if (scale != SN_HF_TOP_K_OVER_LAYERS || !is_number(text, &v))
         return SN_OK;
     SN_TRY(sn_hf_count_of(j, "num_experts_per_tok", &top_k));
     SN_TRY(sn_hf_count_of(j, "num_hidden_layers", &layers));
+    if (sn_hf_key_find(j->type, "decoder_sparse_step"))
+        SN_TRY(sn_hf_count_of(j, "decoder_sparse_step", &every));
+    layers = floor(layers / fmax(every, 1)); /* those that have experts */
     if (layers >= 1)
         (void)snprintf(text, SN_HF_TEXT, "%.17g", v * top_k / layers);
     return SN_OK;

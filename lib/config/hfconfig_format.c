@@ -91,12 +91,12 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
             "of layers with a window; want a number",
             sn_family_name(m->family));
     const struct sn_experts_config *x = &m->experts;
-    const char *alien = x->every > 1                         ? "every"
-                        : x->shared > 0                      ? "shared"
-                        : x->capacity_factor > 0             ? "capacity_factor"
-                        : x->bias != SN_BIAS_NONE            ? "bias"
-                        : x->router == SN_ROUTER_SPARSEMIXER ? "router"
-                                                             : NULL;
+    const char *alien = x->every > 1 && !sn_hf_type_has(t, "experts.every") ? "every"
+                        : x->shared > 0                                     ? "shared"
+                        : x->capacity_factor > 0                            ? "capacity_factor"
+                        : x->bias != SN_BIAS_NONE                           ? "bias"
+                        : x->router == SN_ROUTER_SPARSEMIXER                ? "router"
+                                                                            : NULL;
     if (x->count > 0 && alien)
         return sn_fail(err, SN_EINPUT,
                        "config.json: model.experts.%s: the field's %s has experts in every "
@@ -124,6 +124,7 @@ static void say_all(struct sn_model_config *m)
     m->attention_scale = m->attention_scale > 0 ? m->attention_scale : 1 / sqrt(m->head_dim);
     if (m->rope_scaling.original_seq == 0)
         m->rope_scaling.original_seq = m->seq;
+    m->dense_ffn = m->dense_ffn > 0 ? m->dense_ffn : m->ffn;
     m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
     m->rope_local_theta = m->rope_local_theta > 0 ? m->rope_local_theta : m->rope_theta;
     m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
@@ -168,7 +169,8 @@ static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row
     (void)snprintf(name, sizeof(name), "model.%s", row->ours);
     const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
     if (row->scale == SN_HF_TOP_K_OVER_LAYERS)
-        *(double *)sn_key_at(k, &scaled) *= (double)c->model.layers / c->model.experts.top_k;
+        *(double *)sn_key_at(k, &scaled) *=
+            floor((double)c->model.layers / c->model.experts.every) / c->model.experts.top_k;
     if (row->scale == SN_HF_INVERSE_ROOT)
         SN_TRY(square_inverse(sn_key_at(k, &scaled), name, sn_family_name(c->model.family), err));
     (void)sn_key_format(k, sn_key_get(k, &scaled), value);
@@ -324,7 +326,7 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
             sn_str_add(out, "%s`%s` is %s", w == row->words ? ": " : ", ", w->theirs, w->ours);
         sn_str_add(out, "%s; left out: %s",
                    row->scale == SN_HF_TOP_K_OVER_LAYERS
-                       ? ", times `num_experts_per_tok` / `num_hidden_layers`"
+                       ? ", times `num_experts_per_tok` / the layers that have experts"
                    : row->scale == SN_HF_INVERSE_ROOT ? ", which is one over its root"
                                                       : "",
                    !row->value                       ? "refused"

@@ -57,6 +57,8 @@ static const char *special_key(const struct sn_model_config *m, int i)
                {"embed_scale", m->embed_scale > 0 && m->embed_scale != sn_model_embed_scale(m)},
                {"rope_local_theta", m->rope_local_theta > 0},
                {"logit_cap", m->logit_cap > 0},
+               {"attention_bias", m->attention_bias},
+               {"mlp_bias", m->mlp_bias},
                {"residual_scale", m->residual_scale > 0 && m->residual_scale != 1},
                {"logits_divisor", m->logits_divisor > 0 && m->logits_divisor != 1}};
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)

@@ -65,7 +65,10 @@ struct sn_model_config {
     enum sn_family family;
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
     int head_dim;                                         /* 0: hidden / heads */
+    int dense_ffn; /* inner width where some layers have experts, of those without; 0: ffn */
     enum sn_activation activation;
+    bool attention_bias; /* of q, k, v and o, in families that have none */
+    bool mlp_bias;       /* the same of the feed-forward part */
     bool tied_embeddings;
     double rope_theta;
     double
@@ -103,6 +106,8 @@ static inline int sn_model_rotated(const struct sn_model_config *m)
 {
     return (int)(m->rotary_pct * sn_model_head_dim(m) + 1e-9); /* 0.58 of 100 is 57.99999... */
 }
+/* Of which linear maps there are biases: bits of enum sn_linear. */
+unsigned sn_model_biases(const struct sn_model_config *m);
 /* What families multiply by what the embedding gives, where model.embed_scale does not say it. */
 double sn_model_embed_scale(const struct sn_model_config *m);
 /* Is a layer one of those with a window, be it longer than sequences are? */

@@ -80,6 +80,8 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         m->kv_heads = m->heads;
     if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)
         m->head_dim = 0; /* as usual */
+    if (m->experts.count == 0 || m->experts.every == 1 || m->dense_ffn == m->ffn)
+        m->dense_ffn = 0; /* of no layer, or as usual */
     if (!sn_settings_get(s, "model.activation"))
         m->activation = f->activation;
     if (!sn_settings_get(s, "model.tied_embeddings"))
@@ -196,6 +198,27 @@ static enum sn_status activation_fits(const struct sn_config *c, const struct sn
                             "silu is built for gates alone, and family %s has none; want gelu or "
                             "gelu_tanh, or family %s",
                             family, sn_families_that(names, is_gated));
+}
+
+/* What a family has cannot be added. */
+static enum sn_status biases_fit(const struct sn_config *c, const struct sn_settings *s,
+                                 struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    unsigned own = sn_family_traits(m->family)->biases;
+    const struct {
+        const char *key;
+        bool is_set;
+        unsigned bits;
+    } all[] = {{"model.attention_bias", m->attention_bias, SN_LINEAR_QKV | SN_LINEAR_O},
+               {"model.mlp_bias", m->mlp_bias, SN_LINEAR_UP | SN_LINEAR_DOWN}};
+    for (int i = 0; i < 2; i++)
+        if (all[i].is_set && (own & all[i].bits) == all[i].bits)
+            return sn_settings_fail(s, all[i].key, err, "%s has these biases; leave it out",
+                                    sn_family_name(m->family));
+    if (m->mlp_bias && m->experts.count > 0)
+        return sn_settings_fail(s, "model.mlp_bias", err, "experts have no biases; want false");
+    return SN_OK;
 }
 
 static enum sn_status share_divides_layers(const struct sn_config *c, const struct sn_settings *s,
@@ -440,15 +463,28 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
-    static sn_rule *const rules[] = {
-        heads_divide_hidden,  kv_heads_divide_heads, sn_rule_rotary,
-        sn_rule_rope_scaling, window_is_there,       residual_fits,
-        changes_are_keys,     activation_fits,       share_divides_layers,
-        experts_fit_family,   experts_fit_model,     batch_divides,
-        schedule_fits,        one_start,             optimizer_reads,
-        evaluation_has_data,  scale_fits_precision,  fp8_fits_precision,
-        cudnn_fits,           sn_rule_lora,
-        sn_rule_data};
+    static sn_rule *const rules[] = {heads_divide_hidden,
+                                     kv_heads_divide_heads,
+                                     sn_rule_rotary,
+                                     sn_rule_rope_scaling,
+                                     window_is_there,
+                                     residual_fits,
+                                     changes_are_keys,
+                                     activation_fits,
+                                     share_divides_layers,
+                                     biases_fit,
+                                     experts_fit_family,
+                                     experts_fit_model,
+                                     batch_divides,
+                                     schedule_fits,
+                                     one_start,
+                                     optimizer_reads,
+                                     evaluation_has_data,
+                                     scale_fits_precision,
+                                     fp8_fits_precision,
+                                     cudnn_fits,
+                                     sn_rule_lora,
+                                     sn_rule_data};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");
     c->slurm.site_at = place_of(s, "slurm.site");

@@ -55,6 +55,8 @@ static enum sn_status terms_fit_tensor(const struct sn_config *c, const struct s
     } all[] = {{"model.kv_heads", m->kv_heads, m->kv_heads * sn_model_head_dim(m)},
                {"model.kv_heads", m->kv_heads, sn_model_query_width(m)},
                {"model.ffn", m->ffn, m->ffn},
+               {"model.dense_ffn", m->dense_ffn > 0 ? m->dense_ffn : m->ffn,
+                m->dense_ffn > 0 ? m->dense_ffn : m->ffn},
                {"model.vocab", m->vocab, m->vocab}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         int parts = sn_config_term_parts(all[i].n, all[i].units);

@@ -84,7 +84,7 @@ static int linear(struct sn_model_builder *b, enum sn_linear which, int x, struc
                   const char *point)
 {
     struct sn_param p = {0};
-    bool has_bias = b->traits->biases & which;
+    bool has_bias = sn_model_biases(b->config) & which;
     if (has_bias) {
         p = param(1, SN_INIT_ZEROS, 0, "layers.%d.%s.bias", owner(b), point);
         for (int i = 0; i < w->n_tensors; i++) {
@@ -306,7 +306,8 @@ static int ffn(struct sn_model_builder *b, int x)
             y = add(b, y, swiglu(b, x, (int64_t)c->experts.shared * c->ffn, "ffn.shared"),
                     "ffn.shared.add");
     } else {
-        y = b->traits->gated ? swiglu(b, x, c->ffn, "ffn") : plain_ffn(b, x);
+        y = b->traits->gated ? swiglu(b, x, c->dense_ffn > 0 ? c->dense_ffn : c->ffn, "ffn")
+                             : plain_ffn(b, x);
     }
     return dropout(b, y, 2, "ffn.drop");
 }

@@ -29,7 +29,9 @@ struct sn_exact_attr sn_exact_product(const struct sn_job *j, const struct sn_cu
         a.dx_depth = sn_config_term_depth(kv * width, kv);
     if (has(j, cut, SN_CUT_ROWS)) {
         n *= sn_cut_ways(cut->weight, SN_CUT_ROWS, &at).size;
-        n = n == 2 * m->ffn ? m->ffn : n; /* a gate's and its product's, one beside the other */
+        n = n == 2 * m->ffn || n == 2 * m->dense_ffn
+                ? n / 2
+                : n; /* a gate's and its product's, one beside the other */
         a.dx_depth = sn_config_term_depth(n, n);
     }
     if (has(j, cut, SN_CUT_COLS)) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { KEYS_MAX = 48, LINE_MAX_BYTES = 512 };
+enum { KEYS_MAX = 64, LINE_MAX_BYTES = 512 };
 
 enum section { MODEL, TRAIN, LAYOUT, NSECTIONS };
 
@@ -40,6 +40,9 @@ static const struct key defaults[] = {
     {MODEL, "logits_divisor", NULL},
     {MODEL, "attention_scale", NULL},
     {MODEL, "logit_cap", NULL},
+    {MODEL, "attention_bias", NULL},
+    {MODEL, "mlp_bias", NULL},
+    {MODEL, "dense_ffn", NULL},
     {MODEL, "rope_local_theta", NULL},
     {MODEL, "experts", NULL},
     {MODEL, "share_layers", NULL},

@@ -174,6 +174,8 @@ def all_same():
          dict(rope_parameters=None, rope_theta=200.0, rope_scaling=dict(type="default")))
     same("keys left out", "llama", dict(rope_parameters=None, hidden_act=None, head_dim=None,
                                         rms_norm_eps=None, tie_word_embeddings=None))
+    same("biases", "llama", attention_bias=True, mlp_bias=True)
+    same("layers without experts", "qwen3_moe", decoder_sparse_step=2, head_dim=16, attention_bias=True)
     same("without a window", "mistral", sliding_window=None)
     same("a window past its sequences", "mistral", sliding_window=SEQ)
     same("a window", "mistral", sliding_window=8)
@@ -221,7 +223,7 @@ def all_refused():
     refused("8 heads", both("heads", "8", "4"), "llama", converted=True, num_attention_heads=8,
             num_key_value_heads=4)
     refused("attention_dropout", "attention_dropout: 0.5 is not supported", "llama", attention_dropout=0.5)
-    refused("biases", "attention_bias: true is not supported", "llama", attention_bias=True)
+    refused("biases", both("attention_bias", "true", "false"), "llama", converted=True, attention_bias=True)
     refused("window 8", both("sliding_window", "8", "none"), "mistral", run_as="llama", converted=True,
             sliding_window=8)
     refused("another norm", "model_type: 'gemma' is not supported", "gemma", run_as="llama", head_dim=16)

@@ -111,7 +111,12 @@ def draw(r, kind):
                   residual_multiplier=r.choice([1.0, 0.22]), logits_scaling=r.choice([1.0, 8.0]))
     if kind == "mixtral":
         c |= dict(sliding_window=r.choice([None, 8]), num_local_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), router_aux_loss_coef=0.0)
+    if kind in ("llama", "smollm3", "granite", "qwen3", "qwen3_moe", "olmo2", "gemma2", "gemma3_text"):
+        c["attention_bias"] = r.random() < 0.5
+    if kind in ("llama", "smollm3", "granite"):
+        c["mlp_bias"] = r.random() < 0.5
     if kind == "qwen3_moe":
+        c["decoder_sparse_step"] = r.choice([1, 1, 2]) if c["num_hidden_layers"] > 1 else 1
         c |= dict(num_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.5,
                   moe_intermediate_size=r.choice([16, 24]), router_aux_loss_coef=0.0)
     return c

@@ -91,7 +91,8 @@ static const struct {
      "run.yaml:3:47: data.phases: a phase from step 1 on leaves nothing to data.train's own weights; leave those out, or let it begin later"},
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
-     "family, layers, hidden, heads, head_dim, kv_heads, ffn, activation, vocab, seq, tied_embeddings, "
+     "family, layers, hidden, heads, head_dim, kv_heads, ffn, dense_ffn, activation, vocab, seq, "
+     "attention_bias, mlp_bias, tied_embeddings, "
      "rope_theta, rope_local_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
      "logit_cap, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
      "share_layers, experts"},
@@ -417,6 +418,10 @@ static const struct {
      "run.yaml:1:90: model.rope_theta: gpt2 has no rotary embedding; leave it out"},
     {"model: {family: llama, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64, rope_scaling: {factor: 8}}\n" TRAIN "}\n",
      "run.yaml:1:111: model.rope_scaling.factor: has no effect with type default; leave it out"},
+    {"model: {family: gpt2, attention_bias: true, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
+     "run.yaml:1:39: model.attention_bias: gpt2 has these biases; leave it out"},
+    {"model: {family: mixtral, mlp_bias: true, experts: {count: 4}, layers: 4, hidden: 64, heads: 4, ffn: 176, vocab: 256, seq: 64}\n" TRAIN "}\n",
+     "run.yaml:1:36: model.mlp_bias: experts have no biases; want false"},
     {MODEL ", activation: gelu}\n" TRAIN "}\n",
      "run.yaml:1:102: model.activation: the gate of family llama is by silu, others are not built; want silu, or "
      "family gpt2, gpt-neox or starcoder2"},

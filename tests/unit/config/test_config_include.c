@@ -296,8 +296,9 @@ static void config_json_is_refused_by_name(const struct place *p)
     static const char *const cases[][2] = {
         {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
          "factor is missing, which rope_type: linear is by; want a complete config.json"},
-        {LLAMA ", \"attention_bias\": true}",
-         "attention_bias: true is not supported: projections have no biases here; want false"},
+        {LLAMA ", \"rope_interleaved\": true}", "rope_interleaved: true is not supported: halves "
+                                                "of a head are turned here, not neighbours; "
+                                                "want false"},
         {LLAMA ", \"hidden_act\": \"gelu\"}",
          "hidden_act: gelu is not supported: the feed-forward part is SwiGLU here; want silu"},
         {QWEN2
@@ -320,7 +321,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "unknown key 'attention_bias': it may change what the model computes; want a copy of the "
          "file without it if it does not (docs/HUGGINGFACE.md has those that are known)"},
         {LLAMA ", \"attention_bias\": [false]}",
-         "attention_bias: this list is not supported: projections have no biases here; want false"},
+         "model.attention_bias: got a list; want true or false"},
         {LLAMA ", \"head_dim\": 15}", "model.heads: a head is 15 wide, but the rotary embedding "
                                       "turns pairs; want an even width"},
         {LLAMA ", \"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1], "
