@@ -28,6 +28,20 @@ struct sn_encoders {
 
 /* --- one document ----------------------------------------------------------------------------- */
 
+/* What a line is that is no object. */
+static enum sn_status no_object(const char *p, size_t len, struct sn_err *err)
+{
+    if (len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "begins with a byte order mark (EF BB BF), which is no JSON; take it off "
+                       "(tail -c +4)");
+    if (len > 0 && *p == '[')
+        return sn_fail(
+            err, SN_EINPUT,
+            "is a list, and not an object on a line of its own (jq -c '.[]' makes these)");
+    return sn_fail(err, SN_EINPUT, "is no JSON object, or it is cut short");
+}
+
 static enum sn_status find_text(struct encoder_thread *t, const char **p, size_t *len,
                                 struct sn_err *err)
 {
@@ -36,7 +50,7 @@ static enum sn_status find_text(struct encoder_thread *t, const char **p, size_t
     if (!field)
         return SN_OK;
     if (!sn_json_parse(&line, *p, *len) || *line.at != '{')
-        return sn_fail(err, SN_EINPUT, "is no JSON object, or it is cut short");
+        return no_object(*p, *len, err);
     struct sn_json value = sn_json_get(line, field);
     if (!value.at || *value.at != '"')
         return sn_fail(err, SN_EINPUT, "has no text '%s'; name the member with --field", field);

@@ -38,6 +38,10 @@ static enum sn_status say_bad(struct sn_part *p, const struct sn_bad_document *b
     char where[24] = "";
     if (bad->line > 0)
         (void)snprintf(where, sizeof(where), ":%lld", (long long)bad->line);
+    if (p->may_skip <= 0 && p->want->skip_bad > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s%s: %s; it is one more than the %lld that --skip-bad leaves out",
+                       p->file->path, where, bad->why, (long long)p->want->skip_bad);
     if (p->may_skip <= 0)
         return sn_fail(err, SN_EINPUT,
                        "%s%s: %s; repair it, or leave such documents out with "
@@ -179,6 +183,15 @@ static enum sn_status interrupted(const struct sn_part *p, struct sn_err *err)
                    want->out);
 }
 
+/* What cannot be read on: how many lines there were before. */
+static enum sn_status name_line(const struct reader *r, struct sn_err *err)
+{
+    char why[sizeof(err->text)];
+    int64_t lines = r->line - 1 + count_lines(r->text.p, r->text.len);
+    (void)snprintf(why, sizeof(why), "%s", err->text);
+    return sn_fail(err, err->status, "%s; %lld whole lines come before it", why, (long long)lines);
+}
+
 /* Fill the text until there is a batch of it, or the file ends. */
 static enum sn_status read_more(struct reader *r, struct sn_err *err)
 {
@@ -186,7 +199,8 @@ static enum sn_status read_more(struct reader *r, struct sn_err *err)
     while (!r->ended && r->text.len < goal) {
         if (!sn_bytes_room(&r->text, READ_AT_ONCE))
             return no_memory(r, err);
-        SN_TRY(sn_texts_read(&r->source, r->text.p + r->text.len, READ_AT_ONCE, &got, err));
+        if (sn_texts_read(&r->source, r->text.p + r->text.len, READ_AT_ONCE, &got, err) != SN_OK)
+            return name_line(r, err);
         r->text.len += got;
         r->part->bytes += (int64_t)got;
         r->ended = got == 0;

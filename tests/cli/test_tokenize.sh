@@ -62,10 +62,13 @@ esac
 mv packed/b.jsonl.gz packed/b.jsonl
 run "$data" tokenize packed --tokenizer "$tokenizer" --out named --end '<|endoftext|>'
 [ "$rc" != 0 ] || ok "and are known by their bytes, whatever their name" cmp -s one/tokens.bin named/tokens.bin
-head -c 1000 packed/b.jsonl >cut.jsonl.gz
+head -c 20000 packed/b.jsonl >cut.jsonl.gz
 run "$data" tokenize cut.jsonl.gz --tokenizer "$tokenizer" --out cut
 is "a packed stream that is cut short: exit code" "$rc" 2
-like "it is named" "$err" '^cut.jsonl.gz: '
+case $err in
+*"this build has no zlib"*) skip "it is named, with what was before it" "this build has no zlib" ;;
+*) is "it is named, with what was before it" "$err" "cut.jsonl.gz: the packed stream is cut short near byte 20000; copy it anew; $(zcat <cut.jsonl.gz 2>/dev/null | wc -l | tr -d ' ') whole lines come before it" ;;
+esac
 
 # What is bad, and going on.
 mkdir two
@@ -76,10 +79,19 @@ is "a bad line: exit code" "$rc" 2
 is "a bad line is named" "$err" "two/b.jsonl:2: is no JSON object, or it is cut short; repair it, or leave such documents out with --skip-bad"
 run "$data" tokenize two --tokenizer "$tokenizer" --out going --skip-bad 2
 is "more bad lines than may be: exit code" "$rc" 2
-like "the line that was too much" "$err" 'two/b.jsonl:4: has no text .text.; name the member with --field'
+like "the line that was too much" "$err" '^two/b.jsonl:4: has no text .text.; name the member with --field; it is one more than the 2 that --skip-bad leaves out$'
 run "$data" tokenize two --tokenizer "$tokenizer" --out going --skip-bad 3
 is "as many as may be: exit code" "$rc" 0
 like "it goes on with what was not done" "$out" '2 documents, .*; 3 left out; 1 of the files were done before'
+printf '\357\273\277{"text": "a"}\n' >mark.jsonl
+run "$data" tokenize mark.jsonl --tokenizer "$tokenizer" --out mark
+like "a byte order mark is named" "$rc:$err" '^2:mark.jsonl:1: begins with a byte order mark'
+printf '[{"text": "a"}]\n' >list.json
+run "$data" tokenize list.json --tokenizer "$tokenizer" --out list
+like "and a list" "$rc:$err" '^2:list.json:1: is a list, and not an object on a line of its own'
+printf '{"text": "a"}\n{"text": "caf\351"}\n' >latin.jsonl
+run "$data" tokenize latin.jsonl --tokenizer "$tokenizer" --out latin-lines
+like "and a line that is no UTF-8" "$rc:$err" '^2:latin.jsonl:2: byte 3 .0xe9. is no valid UTF-8; '
 printf 'caf\351\n' >latin.txt
 run "$data" tokenize latin.txt --tokenizer "$tokenizer" --out latin
 is "no UTF-8: exit code" "$rc" 2

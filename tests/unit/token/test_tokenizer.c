@@ -60,8 +60,10 @@ static void check_vector(struct set *s, char *line)
     char *hex = strchr(line, ' ') + 1, *p = strchr(hex, ' ');
     size_t len = from_hex(hex, text), i = 0;
     bool good = s->e && sn_encode(s->e, text, len, line[0] == '1', &ids, &err) == SN_OK;
-    for (; p && *p == ' ' && p[1] > ' '; i++)
-        good = good && i < ids.len && ids.p[i] == strtol(p, &p, 10);
+    for (; p && *p == ' ' && p[1] > ' '; i++) {
+        long id = strtol(p, &p, 10); /* also where it is not looked at: p goes on */
+        good = good && i < ids.len && ids.p[i] == id;
+    }
     good = good && i == ids.len;
     if (!good && s->bad++ == 0)
         printf("# %s: %.60s: %s\n", s->name, line, err.text);
