@@ -5,6 +5,8 @@
 #include "lib/data/tokenize.h"
 
 #include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +22,9 @@ static const char usage[] =
     "  --begin TOKEN      put this token before each document, --end TOKEN behind it\n"
     "  --special          put around each document what the tokenizer's file says\n"
     "  --documents WHAT   of plain text: files (default), lines or paragraphs\n"
+    "  --share I/N        this process takes share I (from 0) of N of the files; srun -n N says "
+    "it\n"
+    "                     itself, and the last one puts the parts together\n"
     "  --workers N        threads (default: one for each processor)\n"
     "  --skip-bad N       leave out up to N documents that are no valid text or JSON, and list "
     "them\n"
@@ -33,6 +38,7 @@ enum code {
     END,
     SPECIAL,
     DOCUMENTS,
+    SHARE,
     WORKERS,
     SKIP,
     JSON,
@@ -47,6 +53,7 @@ static const struct option options[] = {
     {"end", required_argument, NULL, END},
     {"special", no_argument, NULL, SPECIAL},
     {"documents", required_argument, NULL, DOCUMENTS},
+    {"share", required_argument, NULL, SHARE},
     {"workers", required_argument, NULL, WORKERS},
     {"skip-bad", required_argument, NULL, SKIP},
     {"json", no_argument, NULL, JSON},
@@ -68,6 +75,28 @@ static enum sn_status parse_documents(enum sn_data_documents *out, struct sn_err
                    optarg);
 }
 
+static enum sn_status parse_share(const char *text, struct sn_tokenize *t, struct sn_err *err)
+{
+    int end = 0;
+    if (sscanf(text, "%d/%d%n", &t->share, &t->shares, &end) != 2 || text[end] || t->shares < 1 ||
+        t->shares > 1 << 20 || t->share < 0 || t->share >= t->shares)
+        return sn_fail(err, SN_EINPUT,
+                       "--share: '%s' is none; want I/N with I from 0 to N - 1, such as 0/4", text);
+    return SN_OK;
+}
+
+/* Of a step of Slurm with several processes, the share of this one. SLURM_NTASKS is set in a batch
+ * script, too, which is one process. */
+static enum sn_status find_share(struct sn_tokenize *t, struct sn_err *err)
+{
+    char text[64];
+    const char *of = getenv("SLURM_STEP_NUM_TASKS"), *own = getenv("SLURM_PROCID");
+    if (t->shares > 0 || !of || !own || strcmp(of, "1") == 0)
+        return SN_OK;
+    (void)snprintf(text, sizeof(text), "%s/%s", own, of);
+    return parse_share(text, t, err);
+}
+
 static enum sn_status parse_option(int code, char **argv, struct sn_tokenize *t, bool *as_json,
                                    struct sn_err *err)
 {
@@ -83,6 +112,8 @@ static enum sn_status parse_option(int code, char **argv, struct sn_tokenize *t,
         return SN_OK;
     case DOCUMENTS:
         return parse_documents(&t->documents, err);
+    case SHARE:
+        return parse_share(optarg, t, err);
     case WORKERS:
         SN_TRY(sn_parse_number("--workers", optarg, 1, 1024, &n, err));
         t->workers = (int)n;
@@ -110,9 +141,28 @@ static enum sn_status check(const struct sn_tokenize *t, struct sn_err *err)
     return lacks ? sn_fail(err, SN_EINPUT, "sennit-data tokenize: %s", lacks) : SN_OK;
 }
 
+static void report_share(const struct sn_tokenize *t, const struct sn_tokenized *done, bool as_json,
+                         struct sn_str *out)
+{
+    int shares = t->shares > 1 ? t->shares : 1;
+    if (as_json)
+        sn_str_add(out, "{\"share\": %d, \"shares\": %d, \"files\": %d, \"left\": %d}\n", t->share,
+                   shares, done->files, done->left);
+    else if (done->left > 0)
+        sn_str_add(out, "%s: share %d of %d is done; %d of %d files are others' and are not\n",
+                   t->out, t->share, shares, done->left, done->files);
+    else
+        sn_str_add(out, "%s: share %d of %d is done; another puts the parts together\n", t->out,
+                   t->share, shares);
+}
+
 static void report(const struct sn_tokenize *t, const struct sn_tokenized *done, bool as_json,
                    struct sn_str *out)
 {
+    if (done->left > 0 || done->is_joined_by_other) {
+        report_share(t, done, as_json, out);
+        return;
+    }
     const char *type = sn_token_type_find(done->info.dtype_code)->name;
     if (as_json) {
         sn_str_add(out, "{\"prefix\": ");
@@ -158,6 +208,7 @@ enum sn_status sn_data_tokenize(int argc, char **argv, int stop_fd, struct sn_st
     t.inputs = argv + optind;
     t.n_inputs = argc - optind;
     SN_TRY(check(&t, err));
+    SN_TRY(find_share(&t, err));
     SN_TRY(sn_tokenize(&t, &done, err));
     report(&t, &done, as_json, out);
     return SN_OK;

@@ -107,6 +107,30 @@ enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn
     return SN_OK;
 }
 
+/* --- text of tokens --------------------------------------------------------------------------- */
+
+enum sn_status sn_data_tokenizer_text(const char *prefix, const int64_t *tokens, int64_t n,
+                                      bool *has_text, struct sn_bytes *out, struct sn_err *err)
+{
+    struct sn_tokenizer_id of;
+    struct sn_tokenizer *t = NULL;
+    struct sn_ids ids = {0};
+    SN_TRY(sn_data_tokenizer_find(&of, prefix, err));
+    *has_text = of.file[0] != '\0';
+    if (!*has_text)
+        return SN_OK;
+    SN_TRY(sn_data_tokenizer_load(&t, &of, err));
+    enum sn_status st = SN_OK;
+    for (int64_t i = 0; i < n && st == SN_OK; i++)
+        if (!sn_ids_push(&ids, (int32_t)tokens[i]))
+            st = sn_fail(err, SN_ENOMEM, "%s: no memory for its text", prefix);
+    if (st == SN_OK)
+        st = sn_decode(t, ids.p, ids.len, false, out, err);
+    sn_ids_fini(&ids);
+    sn_tokenizer_destroy(t);
+    return st;
+}
+
 /* --- going along ------------------------------------------------------------------------------ */
 
 static enum sn_status copy_stream(FILE *from, const char *to, struct sn_err *err)

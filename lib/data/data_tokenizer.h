@@ -22,6 +22,10 @@ enum sn_status sn_data_tokenizer_of_run(struct sn_tokenizer_id *out, const struc
 enum sn_status sn_data_tokenizer_load(struct sn_tokenizer **out, const struct sn_tokenizer_id *t,
                                       struct sn_err *err);
 
+/* The text of tokens, by the tokenizer that PREFIX's are of; *has_text is false where nobody knows
+ * it. */
+enum sn_status sn_data_tokenizer_text(const char *prefix, const int64_t *tokens, int64_t n,
+                                      bool *has_text, struct sn_bytes *out, struct sn_err *err);
 /* A tokenizer's file, and the companions of one under the field's name, into a directory. */
 enum sn_status sn_data_tokenizer_keep(const char *path, const char *directory, struct sn_err *err);
 /* Of what a prefix will hold: its file and a record of it beside PREFIX, where there are none. A

@@ -6,7 +6,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"
 #include "lib/data/data_format.h"
-#include "lib/data/tokenize.h"
+#include "lib/data/data_tokenizer.h"
 
 /* --- text ---------------------------------------------------------------------------------- */
 
@@ -108,8 +108,8 @@ static enum sn_status find_text(const struct sn_data_view *view, struct shown *s
                                 struct sn_err *err)
 {
     bool has_text;
-    SN_TRY(
-        sn_tokenize_text(view->prefix, shown->list, shown->listed, &has_text, &shown->text, err));
+    SN_TRY(sn_data_tokenizer_text(view->prefix, shown->list, shown->listed, &has_text, &shown->text,
+                                  err));
     if (has_text)
         return SN_OK;
     if (!sn_bytes_room(&shown->text, (size_t)shown->listed))

@@ -105,6 +105,42 @@ is "no tokenizer" "$rc:$err" "2:sennit-data tokenize: no tokenizer; want --token
 run "$data" tokenize texts/a.txt --tokenizer "$tokenizer" --out paragraphs --documents paragraphs
 like "paragraphs are documents" "$out" ' 2 documents'
 
+# Several processes.
+mkdir many
+for i in 0 1 2 3 4 5 6; do
+    sed -n "$((i * i * 50 + 1)),$((i * i * 50 + 300 * i + 1))p" texts/b.jsonl >many/$i.jsonl
+done
+share() { # out options...
+    out_dir=$1
+    shift
+    "$data" tokenize many --tokenizer "$tokenizer" --out "$out_dir" --end '<|endoftext|>' --workers 1 "$@"
+}
+share whole >/dev/null
+SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1 share apart >said.1 2>&1
+like "a process of several leaves what is others'" "$(cat said.1)" '^apart: share 1 of 3 is done; [0-9] of 7 files are others. and are not$'
+for i in 0 1 2; do
+    share apart --share $i/3 >said.$i 2>&1 &
+done
+wait
+ok "three at once make the same tokens" cmp -s whole/tokens.bin apart/tokens.bin
+ok "and the same index" cmp -s whole/tokens.idx apart/tokens.idx
+is "one of them has put the parts together" "$(grep -lE 'tokens \(u16\), .* in 7 files' said.* | wc -l)" 1
+is "and nothing is left of them" "$(ls apart | tr '\n' ' ')" "llama3.json tokenize.jsonl tokens.bin tokens.idx "
+is "the record says the same of all parts" "$(sort apart/tokenize.jsonl | sed s,apart/,,)" "$(sort whole/tokenize.jsonl | sed s,whole/,,)"
+for after in 0.005 0.01 0.02 0.03 0.05; do # killed somewhere, in a part or at the end
+    timeout -s KILL $after "$data" tokenize many --tokenizer "$tokenizer" --out killed --end '<|endoftext|>' --share 0/2
+    share killed --share 1/2 &
+done >/dev/null 2>&1
+wait
+share killed --share 0/2 >/dev/null 2>&1
+share killed --share 1/5 >/dev/null 2>&1
+ok "some are killed: the same command goes on" cmp -s whole/tokens.bin killed/tokens.bin
+for wrong in 2/2 1 -1/2 1/2x 0/0; do
+    run share apart --share $wrong
+    [ "$rc:$err" = "2:--share: '$wrong' is none; want I/N with I from 0 to N - 1, such as 0/4" ] || break
+done
+is "a share that is none" "$rc:$err" "2:--share: '0/0' is none; want I/N with I from 0 to N - 1, such as 0/4"
+
 # Trained on, and text again.
 i=0
 while [ $i -lt 100 ]; do
