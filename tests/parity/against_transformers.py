@@ -239,8 +239,9 @@ def all_refused():
     refused("theta 500", both("rope_theta", "500", "10000"), "gpt_neox", converted=True, rotary_emb_base=500)
     refused("rotary_pct", both("rotary_pct", "0.5", "0.25"), "gpt_neox", converted=True, rotary_pct=0.5)
     refused("wavelengths of no kind of layers", "unknown key 'rope_parameters.rope_theta'", "gemma3_text",
-            dict(rope_parameters=dict(rope_theta=5000.0)))
-    refused("another gate", "hidden_activation: gelu is not supported", "gemma2", dict(hidden_activation="gelu"))
+            dict(rope_parameters=dict(rope_theta=5000.0)), run_as="llama")
+    refused("another gate", "hidden_activation: gelu is not supported", "gemma2",
+            dict(hidden_activation="gelu"), run_as="llama")
     refused("window 8", both("sliding_window", "8", "none"), "mixtral", converted=True, sliding_window=8)
     refused("top 1", both("experts.top_k", "1", "2"), "mixtral", converted=True, num_experts_per_tok=1)
     refused("theta 200", re.escape(both("rope_theta", "200", "1e+06")), "mixtral", converted=True, **rope(rope_theta=200.0))
