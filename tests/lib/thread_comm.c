@@ -37,6 +37,7 @@ struct rank {
     struct sn_transfer recv[TICKETS]; /* posted receives, by request */
     bool pending[TICKETS];
     sn_request last;
+    pthread_cond_t posted; /* mail for this rank */
     int64_t sent[SN_NAXES];
     int64_t *rows_to, *messages_to; /* bytes and messages of exchanges, by rank */
 };
@@ -46,8 +47,7 @@ struct thread_world {
     struct rank *rank;
     struct sn_grid grid;
     bool has_grid;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_mutex_t lock; /* of mail and grid */
     struct mail *mail;
     struct meeting *meeting; /* by group and first member's rank */
     struct meeting all;      /* of all ranks, without a grid */
@@ -57,48 +57,41 @@ struct thread_world {
 
 /* --- collectives ------------------------------------------------------------------------------ */
 
-/* Wait for all members; m->of is theirs until one leaves. Returns what leave() wants. */
-static unsigned long arrive(struct thread_world *w, struct meeting *m, int size, int me,
-                            const void *mine)
+/* Wait for all members; m->of is theirs until one leaves. Returns what leave() wants. Who waits for
+ * what has a condition of its own: of ranks that are many more than cores none is woken in vain. */
+static unsigned long arrive(struct meeting *m, int size, int me, const void *mine)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    (void)pthread_mutex_lock(&m->lock);
     while (m->left > 0) /* the one before is still being left */
-        (void)pthread_cond_wait(&w->changed, &w->lock);
-    if (!m->of)
-        m->of = thread_need(calloc((size_t)w->ranks, sizeof(*m->of)));
+        (void)pthread_cond_wait(&m->empty, &m->lock);
     m->of[me] = mine;
     unsigned long round = m->round;
     if (++m->arrived == size) {
         m->round++;
         m->left = size;
         m->arrived = 0;
-        (void)pthread_cond_broadcast(&w->changed);
+        (void)pthread_cond_broadcast(&m->whole);
     }
     while (m->round == round)
-        (void)pthread_cond_wait(&w->changed, &w->lock);
-    (void)pthread_mutex_unlock(&w->lock);
+        (void)pthread_cond_wait(&m->whole, &m->lock);
+    (void)pthread_mutex_unlock(&m->lock);
     return round;
 }
 
 /* Nobody writes to what was brought before all have read. */
-static void leave(struct thread_world *w, struct meeting *m, unsigned long round)
+static void leave(struct meeting *m, unsigned long round)
 {
-    (void)pthread_mutex_lock(&w->lock);
-    m->left--;
-    (void)pthread_cond_broadcast(&w->changed);
+    (void)pthread_mutex_lock(&m->lock);
+    if (--m->left == 0)
+        (void)pthread_cond_broadcast(&m->empty);
     while (m->left > 0 && m->round == round + 1)
-        (void)pthread_cond_wait(&w->changed, &w->lock);
-    (void)pthread_mutex_unlock(&w->lock);
+        (void)pthread_cond_wait(&m->empty, &m->lock);
+    (void)pthread_mutex_unlock(&m->lock);
 }
 
-static void meet(struct rank *r, const struct sn_transfer *t)
+static void are_alike(const struct rank *r, const struct sn_transfer *t, const struct meeting *m,
+                      int size)
 {
-    struct thread_world *w = r->world;
-    int size = sn_group_size(&w->grid, r->number, t->group);
-    int me = sn_group_index(&w->grid, r->number, t->group);
-    int first = sn_group_member(&w->grid, r->number, t->group, 0);
-    struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
-    unsigned long round = arrive(w, m, size, me, t);
     for (int i = 0; i < size; i++)
         if (thread_brought(m, i)->kind != t->kind || thread_brought(m, i)->n != t->n ||
             thread_brought(m, i)->dtype != t->dtype) {
@@ -108,9 +101,33 @@ static void meet(struct rank *r, const struct sn_transfer *t)
                           thread_brought(m, i)->label, (long long)thread_brought(m, i)->n);
             abort();
         }
-    int64_t n;
-    void *out = thread_result(m, size, me, &n);
-    leave(w, m, round);
+}
+
+/* The last to come makes what each gets, so that nobody has to wait for others to have read: a
+ * member's result is taken before that member, and so the last one, comes again. */
+static void meet(struct rank *r, const struct sn_transfer *t)
+{
+    struct thread_world *w = r->world;
+    int size = sn_group_size(&w->grid, r->number, t->group);
+    int me = sn_group_index(&w->grid, r->number, t->group);
+    int first = sn_group_member(&w->grid, r->number, t->group, 0);
+    struct meeting *m = &w->meeting[(int)t->group * w->ranks + first];
+    (void)pthread_mutex_lock(&m->lock);
+    m->of[me] = t;
+    unsigned long round = m->round;
+    if (++m->arrived == size) {
+        are_alike(r, t, m, size);
+        for (int i = 0; i < size; i++)
+            m->result[i] = thread_result(m, size, i, &m->n[i]);
+        m->arrived = 0;
+        m->round++;
+        (void)pthread_cond_broadcast(&m->whole);
+    }
+    while (m->round == round)
+        (void)pthread_cond_wait(&m->whole, &m->lock);
+    void *out = m->result[me];
+    int64_t n = m->n[me];
+    (void)pthread_mutex_unlock(&m->lock);
     memcpy(t->out, out, (size_t)n * sn_dtype_size(t->dtype));
     free(out);
 }
@@ -146,7 +163,7 @@ static void mail_send(struct rank *r, const struct sn_transfer *t)
     while (*end)
         end = &(*end)->next;
     *end = x;
-    (void)pthread_cond_broadcast(&w->changed);
+    (void)pthread_cond_broadcast(&w->rank[x->to].posted);
     (void)pthread_mutex_unlock(&w->lock);
 }
 
@@ -163,7 +180,7 @@ static void mail_receive(struct rank *r, const struct sn_transfer *t, long numbe
                 break;
         if (*at)
             break;
-        (void)pthread_cond_wait(&w->changed, &w->lock);
+        (void)pthread_cond_wait(&r->posted, &w->lock);
     }
     struct mail *x = *at;
     *at = x->next;
@@ -267,7 +284,7 @@ static enum sn_status barrier(struct sn_comm *c, struct sn_err *err)
 {
     struct thread_world *w = ((struct rank *)c)->world;
     (void)err;
-    leave(w, &w->all, arrive(w, &w->all, w->ranks, c->rank, NULL));
+    leave(&w->all, arrive(&w->all, w->ranks, c->rank, NULL));
     return SN_OK;
 }
 
@@ -276,10 +293,10 @@ static enum sn_status broadcast(struct sn_comm *c, void *buf, int64_t bytes, int
 {
     struct thread_world *w = ((struct rank *)c)->world;
     (void)err;
-    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, buf);
+    unsigned long round = arrive(&w->all, w->ranks, c->rank, buf);
     if (c->rank != root && bytes > 0)
         memcpy(buf, w->all.of[root], (size_t)bytes);
-    leave(w, &w->all, round);
+    leave(&w->all, round);
     return SN_OK;
 }
 
@@ -288,10 +305,10 @@ static enum sn_status gather(struct sn_comm *c, const void *mine, int64_t bytes,
 {
     struct thread_world *w = ((struct rank *)c)->world;
     (void)err;
-    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, mine);
+    unsigned long round = arrive(&w->all, w->ranks, c->rank, mine);
     for (int i = 0; c->rank == root && i < w->ranks; i++)
         memcpy((char *)all + i * bytes, w->all.of[i], (size_t)bytes);
-    leave(w, &w->all, round);
+    leave(&w->all, round);
     return SN_OK;
 }
 
@@ -307,13 +324,13 @@ static int poll(struct sn_comm *c, int mine, const char *label, struct sn_err *e
     struct word own = {mine, *err}, worst = {.said = SN_OK};
     int from = 0;
     (void)label;
-    unsigned long round = arrive(w, &w->all, w->ranks, c->rank, &own);
+    unsigned long round = arrive(&w->all, w->ranks, c->rank, &own);
     for (int i = 0; i < w->ranks; i++) {
         const struct word *e = w->all.of[i];
         if (e->said > worst.said)
             worst = *e, from = i;
     }
-    leave(w, &w->all, round);
+    leave(&w->all, round);
     if (worst.said == SN_OK || worst.said == SN_POLL_WORKS)
         return worst.said;
     *err = worst.err;
@@ -344,6 +361,23 @@ static void take_sent_bytes(struct sn_comm *c, int64_t bytes[SN_NAXES])
     }
 }
 
+static void meeting_init(struct meeting *m, int ranks)
+{
+    m->of = thread_need(calloc((size_t)ranks, sizeof(*m->of)));
+    m->result = thread_need(calloc((size_t)ranks, sizeof(*m->result)));
+    m->n = thread_need(calloc((size_t)ranks, sizeof(*m->n)));
+    (void)pthread_mutex_init(&m->lock, NULL);
+    (void)pthread_cond_init(&m->whole, NULL);
+    (void)pthread_cond_init(&m->empty, NULL);
+}
+
+static void meeting_fini(struct meeting *m)
+{
+    free(m->of);
+    free(m->result);
+    free(m->n);
+}
+
 struct thread_world *thread_world_create(int ranks)
 {
     static const struct sn_comm_ops ops = {.name = "threads",
@@ -363,12 +397,15 @@ struct thread_world *thread_world_create(int ranks)
     w->rank = thread_need(calloc((size_t)ranks, sizeof(*w->rank)));
     w->meeting = thread_need(calloc((size_t)ranks * SN_NGROUPS, sizeof(*w->meeting)));
     (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_cond_init(&w->changed, NULL);
+    meeting_init(&w->all, ranks);
+    for (int i = 0; i < ranks * SN_NGROUPS; i++)
+        meeting_init(&w->meeting[i], ranks);
     for (int i = 0; i < ranks; i++) {
         w->rank[i].base = (struct sn_comm){
             .ops = &ops, .rank = i, .size = ranks, .node_rank = i, .node_size = ranks, .nonce = 1};
         w->rank[i].world = w;
         w->rank[i].number = i;
+        (void)pthread_cond_init(&w->rank[i].posted, NULL);
         w->rank[i].rows_to = thread_need(calloc(2 * (size_t)ranks, sizeof(int64_t)));
         w->rank[i].messages_to = w->rank[i].rows_to + ranks;
     }
@@ -378,10 +415,10 @@ struct thread_world *thread_world_create(int ranks)
 void thread_world_destroy(struct thread_world *w)
 {
     for (int i = 0; i < w->ranks * SN_NGROUPS; i++)
-        free(w->meeting[i].of);
+        meeting_fini(&w->meeting[i]);
     for (int i = 0; i < w->ranks; i++)
         free(w->rank[i].rows_to);
-    free(w->all.of);
+    meeting_fini(&w->all);
     free(w->meeting);
     free(w->rank);
     free(w);

@@ -6,10 +6,16 @@
 
 #include "lib/comm/comm.h"
 
+#include <pthread.h>
+
 struct meeting {     /* of a group's members, at one collective */
     const void **of; /* by member: what each brings */
+    void **result;   /* by member: what each takes along, if the last to come makes it */
+    int64_t *n;      /* its elements */
     int arrived, left;
     unsigned long round;
+    pthread_mutex_t lock;
+    pthread_cond_t whole, empty; /* all are here; all have left */
 };
 
 void *thread_need(void *p); /* aborts where there is no memory */
