@@ -1,7 +1,7 @@
 /*
  * test_layouts.c - every layout gives the losses of one rank, and sends what was planned.
  *
- * usage: test_layouts               the lines of tests/equiv/layouts marked fast, 3 steps
+ * usage: test_layouts               the lines of tests/equiv/layouts marked fast, 2 steps and a validation
  *        test_layouts ALL | NAME    every line, or those whose name holds NAME, 20 steps
  *
  * Ranks are threads of this process; tests/equiv/equiv.sh runs the same lines as processes.
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
         int ranks = layout_ranks(&line.config);
         lines_of[ranks <= 16 ? ranks : 0]++;
         if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
-            layout_equals_one_rank(&known, &line, want[0] ? 20 : 3);
+            layout_equals_one_rank(&known, &line, want[0] ? 20 : 2);
             (void)fflush(stdout);
             ran++;
         }
