@@ -259,7 +259,7 @@ check-quick: ## The tests that take less than two minutes
 # @seconds where the runner's limit of 600 is too short. The longest first; behind -- those that run one at a time,
 # beside which the others give way (tools/run).
 run-check: $(BINS) $(UBBINS) $(UNIT) $(MPIT) $(FUZZ) $(CLITOOL) $(BENCH) $(EMULTEST) $(MODELTEST) $(EMULPTR) $(FAKE) $(BUILD)/tests/gpu/libfake_cudnn.so $(FAKECUDA) $(FAKENVTX) $(FAKENVML) $(BUILD)/tests/gpu/find_library $(BUILD)/tests/gpu/cudnn_plans $(GPUBENCH) $(PLUGIN)
-	$(runner) $(EMULRUN) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(call mpi_rows,0) $(UNIT) $(MODELTEST) $(FUZZ) \
+	$(runner) $(filter $(LONG),$(EMULRUN) $(UNIT)) $(filter-out $(LONG),$(EMULRUN)) $(patsubst %,%@$(SCRIPT),$(filter-out $(ALONE),$(CLI))) $(STATIC) $(if $(SAN),,tests/isa/foreign.sh@1200) tests/gpu/sm70.sh@1800 $(call mpi_rows,0) $(filter-out $(LONG),$(UNIT)) $(MODELTEST) $(FUZZ) \
 	    -- $(call mpi_rows,1) $(ALONE:=@$(SCRIPT))
 run-check-quick: $(BINS) $(UNIT) $(FUZZ)
 	$(runner) $(UNIT) $(FUZZ) $(STATIC)

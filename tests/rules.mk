@@ -20,7 +20,7 @@ CLITOOL  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/cli/*.c))
 # The CUDA kernels' sources as C++, run on the host by the kernels' unit tests (tests/cuda_emul).
 EMULCXX  := $(firstword $(shell command -v g++ clang++ 2>/dev/null))
 EMULSAN  := -fsanitize=alignment,bounds,shift,signed-integer-overflow,null -fno-sanitize-recover=all
-EMULFLAGS := -std=gnu++17 -O2 -g -Itests/cuda_emul/include -I$(BUILD)/emul/src -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
+EMULFLAGS := -std=gnu++17 -O2 -g1 -Itests/cuda_emul/include -I$(BUILD)/emul/src -I. -include tests/cuda_emul/emul.h -include tests/cuda_emul/mma.h -include tests/cuda_emul/wgmma.h -MMD -MP -Wall -Wextra \
              -Wno-unused-function -Wno-unknown-pragmas -U_FORTIFY_SOURCE -fno-strict-aliasing -fPIC $(EMULSAN)
 EMULSRC  := $(patsubst %,$(BUILD)/emul/src/%,$(wildcard kernels/cuda/*.cu kernels/cuda/*.cuh tests/cuda_emul/own/*.cc))
 # Who writes what to the shared memory that warpgroup products read: wgmma.cc has in place of TSan's library what its calls go to.
@@ -42,6 +42,8 @@ EMULRUN  := $(if $(EMULTEST),$(patsubst %,tests/cuda_emul/run$(comma)%@1800,$(fi
 # Rows of tests/mpi/list, each a program of its own: $(call mpi_rows,1) are those that wait for silence, 0 the others.
 mpi_rows  = $(if $(MPIT),$(shell awk '/^[^\#]/ && ($$4 == "alone") == $(1) { print "tests/mpi/run," $$1 "," $$2 }' tests/mpi/list))
 STATIC   := $(if $(SAN),,tools/lint tools/docs)
+# Begun first, so that at the end no core waits for another one's long program.
+LONG     := tests/cuda_emul/run$(comma)test_attention@1800 $(addprefix $(BUILD)/tests/unit/test_,exec_device layouts meaning compress_layouts replay_layouts)
 ALONE     = $(shell grep -l '^. Runs alone: ' $(CLI))
 
 # The processor's kernels alone, and their unit tests, which need no library of others: what a compiler for another architecture
