@@ -5,7 +5,7 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
-layout_steps=${STEPS:-8} # make check-equiv: 20
+layout_steps=${STEPS:-4} # make check-equiv: 20
 
 layout_tokens "$tmp/tok"
 experts='family=mixtral experts={"count":4,"top_k":2,"aux_loss":0}'

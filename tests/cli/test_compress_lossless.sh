@@ -5,7 +5,7 @@
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
-layout_steps=${STEPS:-8} # make check-equiv: 20
+layout_steps=${STEPS:-4} # make check-equiv: 20
 
 layout_tokens "$tmp/tok"
 lossless='{"data":"mpc","zero":"mpc","tensor":"mpc","pipeline":"mpc"}'
@@ -46,5 +46,5 @@ while read -r _ line; do same_rows "$line"; done <"$tmp/rows"
 
 sent() { sed -n 's/.*"traffic_bytes": {[^}]*"tensor": \([0-9]*\).*/\1/p' "$1/metrics.jsonl" | sort -nu; }
 ok "streams of lossless codecs have the lengths that their values let them" \
-    test "$(sent "$tmp/neox-mpc" | wc -l)" -gt 5
+    test "$(sent "$tmp/neox-mpc" | wc -l)" -gt 2
 tap_done

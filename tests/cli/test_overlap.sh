@@ -8,7 +8,7 @@ set -u
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
-layout_steps=${STEPS:-8}
+layout_steps=${STEPS:-4}
 plan=$BUILD/bin/sennit-plan
 
 # The line's run file, its operations in the order that auto finds.

@@ -75,7 +75,7 @@ layout_file() { # line path output
         put("model", "seq", 48); put("model", "init_std", 0.05)
         put("train", "steps", steps); put("train", "global_batch", 12); put("train", "eval_every", steps / 2)
         put("train", "optimizer", "{lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}")
-        put("train", "schedule", "{kind: cosine, warmup: 5, min_lr: 3.0e-5}")
+        put("train", "schedule", "{kind: cosine, warmup: " (steps > 5 ? 5 : 2) ", min_lr: 3.0e-5}")
         put("layout", "data", 1); put("layout", "bucket", "20KiB")
         for (i = 2; i <= NF; i++) {
             if (!(at = index($i, "=")) || $i ~ /^resume=/)
