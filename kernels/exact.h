@@ -16,7 +16,7 @@
 
 #include <math.h>
 
-/* Exponents of q: of values; of gradients of rows, beside that of loss_scale / tokens_in_step; of
+/* Exponents of q: of values; of gradients of rows, beside that of loss_scale / targets_in_step; of
  * gradients of weights, beside that of loss_scale; of the losses of rows. */
 enum {
     SN_EXACT_OF_VALUES = -40,
@@ -32,7 +32,8 @@ static inline double sn_exact_shift(enum sn_exact of, const struct sn_scalars *s
     case SN_EXACT_VALUES:
         return ldexp(1.5, 52 + SN_EXACT_OF_VALUES);
     case SN_EXACT_ROWS:
-        return ldexp(1.5, 52 + SN_EXACT_OF_ROWS + ilogb((double)s->loss_scale / s->tokens_in_step));
+        return ldexp(1.5,
+                     52 + SN_EXACT_OF_ROWS + ilogb((double)s->loss_scale / s->targets_in_step));
     case SN_EXACT_WEIGHTS:
         return ldexp(1.5, 52 + SN_EXACT_OF_WEIGHTS + ilogb((double)s->loss_scale));
     case SN_EXACT_LOSSES:

@@ -124,7 +124,7 @@
  *               step, site, sample, element), as DROPOUT's mask
  * CROSS_ENTROPY 0 logits[R,V], 1 targets[R,1] i32         0 dlogits[R,V]?, 1 row_loss[R,1] f32
  *               row_loss = lse - logit[target]; dlogits = (softmax - onehot) * loss_scale /
- *               tokens_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
+ *               targets_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
  *               loss only.                                                           0: in 0
  *               Columns are words vocab_first .. of `vocab` words (0: of V); columns beyond the
  *               vocabulary are no words: their logits are not read, their dlogits are 0.

@@ -41,8 +41,10 @@ struct sn_scalars {
     uint64_t seed;
     int64_t step; /* from 1 */
     float lr;
-    float clip;                     /* largest global gradient norm; 0 turns clipping off */
-    double tokens_in_step;          /* of the global batch: the divisor of the mean loss */
+    float clip;             /* largest global gradient norm; 0 turns clipping off */
+    double tokens_in_step;  /* of the global batch: the divisor of routers' means */
+    double targets_in_step; /* those that are to be predicted: the divisor of the mean loss; 1 where
+                             * there are none */
     int32_t codec_level[SN_NCODED]; /* which of an ENCODE's codecs is used */
     int32_t codec_sample;           /* not 0: this step measures what codecs lose */
     /* written by the host before each micro-batch */

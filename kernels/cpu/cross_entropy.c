@@ -2,7 +2,7 @@
  * cross_entropy.c - row_loss = lse - logit[target], and its gradient in one more pass.
  *
  *   m = max_c x_c      lse = m + ln sum_c e^(x_c - m)
- *   dlogits = (e^(x - lse) - onehot) * loss_scale / tokens_in_step
+ *   dlogits = (e^(x - lse) - onehot) * loss_scale / targets_in_step
  *
  * A row belongs to one thread and is summed in pieces (ce_part.c). With the parts (m_p, s_p, t_p)
  * of several ranks, in rank order and in double, so that every rank gets the same bits:
@@ -127,7 +127,7 @@ SN_KERNEL(sn_cross_entropy)
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
                         *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS];
     struct sn_scalars *s = a->scalars;
-    float scale = (float)((double)s->loss_scale / s->tokens_in_step);
+    float scale = (float)((double)s->loss_scale / s->targets_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < x->rows; r++) {
         float wide[SN_CE_PIECE];

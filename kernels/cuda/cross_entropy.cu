@@ -41,7 +41,7 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
                                                 int64_t target)
 {
     enum { N = A::N };
-    float scale = (float)((double)a.scalars->loss_scale / a.scalars->tokens_in_step);
+    float scale = (float)((double)a.scalars->loss_scale / a.scalars->targets_in_step);
     float high = (float)lse, low = (float)(lse - (double)high);
     float cap = a.attr.vocab.cap;
     int64_t words = sn_ce_words(a);

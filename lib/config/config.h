@@ -33,6 +33,8 @@ enum sn_channels { SN_CHANNELS_AUTO, SN_CHANNELS_HOST };
 enum sn_backend { SN_BACKEND_AUTO, SN_BACKEND_CPU, SN_BACKEND_CUDA };
 enum sn_bits { SN_BITS_LAYOUT, SN_BITS_ALL };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
+enum sn_documents { SN_DOCUMENTS_TOGETHER, SN_DOCUMENTS_APART };
+enum sn_loss_of { SN_LOSS_ALL, SN_LOSS_MASK };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_overlap { SN_OVERLAP_NONE, SN_OVERLAP_AUTO };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
@@ -79,6 +81,8 @@ struct sn_data_config {
     struct sn_data_sets train, valid;
     struct sn_data_phases phases;
     enum sn_order order;
+    enum sn_documents documents; /* of one sample: do they see each other? */
+    enum sn_loss_of loss;        /* which tokens are targets */
 };
 
 #define SN_HYPER_MEMBER(KIND, member, ...) double member;
@@ -125,9 +129,9 @@ struct sn_train_config {
     enum sn_dtype grad_dtype; /* of matrices' gradients: SN_F32, SN_BF16 */
     struct sn_optimizer_config optimizer;
     struct sn_lr_config schedule;
-    char init_from[SN_PATH_MAX]; /* "" : random weights */
+    char init_from[SN_PATH_MAX];     /* "" : random weights */
     char continue_from[SN_PATH_MAX]; /* another run's checkpoint; "": none */
-    int n_init_changes;          /* keys of the model that may be others than the weights' */
+    int n_init_changes;              /* keys of the model that may be others than the weights' */
     char init_changes[SN_FREEZE_MAX][SN_NAME_MAX];
     int64_t eval_every; /* 0: never */
     int eval_sequences;

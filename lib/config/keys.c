@@ -59,6 +59,8 @@ static const char *const train_set[] = {"path", "weight", "epochs", "name", "val
 static const char *const valid_set[] = {"path", "name", NULL};
 static const char *const phase[] = {"from_step", "weights", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
+static const char *const documents[] = {"together", "apart", NULL};
+static const char *const losses[] = {"all", "mask", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
@@ -267,6 +269,10 @@ const struct sn_key sn_keys[] = {
         NAMES(phase), DEFAULT("[]"), DECIDES, QUIET},
     {ROW("data.order", ENUM, AT(data.order), "Order of the samples."),
         NAMES(orders), DEFAULT("shuffled"), DECIDES},
+    {ROW("data.documents", ENUM, AT(data.documents), "Documents that share a sample. together: a token sees all before it in the sample; apart: those of its own document alone, and no document's first token is to be predicted (docs/DATA.md)."),
+        NAMES(documents), DEFAULT("together"), DECIDES},
+    {ROW("data.loss", ENUM, AT(data.loss), "Tokens to be predicted. all; mask: those that PREFIX.mask beside each .bin counts (docs/DATA.md). The loss is the mean over them, in the global batch."),
+        NAMES(losses), DEFAULT("all"), DECIDES},
 
     {ROW("train", MAP, NONE, "How the weights are learnt.")},
     {ROW("train.steps", LONG, AT(train.steps), "Optimizer steps of the whole run."),

@@ -13,7 +13,8 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
 {
     *a = (struct sn_ahead){.tokens = tokens, .micros = micros};
     a->first_sample = sn_alloc_n((size_t)micros, sizeof(*a->first_sample));
-    a->loader.ids = sn_alloc_n((size_t)tokens, 2 * sizeof(*a->loader.ids));
+    a->starts = l->starts ? (int64_t)micros * l->sequences * l->place.seq : 0;
+    a->loader.ids = sn_alloc_n((size_t)(2 * tokens + a->starts), sizeof(*a->loader.ids));
     if (!a->first_sample || !a->loader.ids) {
         sn_ahead_fini(a);
         return sn_fail(err, SN_ENOMEM, "data: no memory for the next step's %lld tokens",
@@ -23,6 +24,7 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     a->loader = *l;
     a->loader.ids = ids;
     a->loader.targets = ids + tokens;
+    a->loader.starts = a->starts ? ids + 2 * tokens : NULL;
     return SN_OK;
 }
 
@@ -50,14 +52,15 @@ void sn_ahead_read(void *ahead)
     a->step = a->wanted;
     a->err = (struct sn_err){0};
     a->status = sn_loader_step(&a->loader, a->step, sn_loader_micros(&a->loader, a->step),
-                               a->first_sample, &a->err);
+                               a->first_sample, &a->count, &a->err);
 }
 
 enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int64_t step,
-                             int micros, int64_t *first_sample, struct sn_err *err)
+                             int micros, int64_t *first_sample, struct sn_sample_count *count,
+                             struct sn_err *err)
 {
     if (!a->loader.corpus || a->step != step)
-        return sn_loader_step(l, step, micros, first_sample, err);
+        return sn_loader_step(l, step, micros, first_sample, count, err);
     a->step = a->wanted = 0;
     if (a->status != SN_OK) {
         *err = a->err;
@@ -66,6 +69,9 @@ enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int6
     size_t bytes = (size_t)a->tokens * sizeof(*a->loader.ids);
     memcpy(l->ids, a->loader.ids, bytes);
     memcpy(l->targets, a->loader.targets, bytes);
+    if (a->starts)
+        memcpy(l->starts, a->loader.starts, (size_t)a->starts * sizeof(*l->starts));
+    *count = a->count;
     memcpy(first_sample, a->first_sample, (size_t)micros * sizeof(*first_sample));
     return SN_OK;
 }

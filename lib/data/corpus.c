@@ -3,11 +3,27 @@
 #include "lib/base/rng.h"
 #include "lib/config/batch.h"
 #include "lib/data/data_fit.h"
+#include "lib/data/mask.h"
 
 #include <math.h>
 #include <stdio.h>
 
 /* --- files -------------------------------------------------------------------------------------- */
+
+enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const struct sn_config *c,
+                                   struct sn_err *err)
+{
+    if (c->data.loss == SN_LOSS_ALL)
+        return SN_OK;
+    SN_TRY(sn_data_open_mask(d, err));
+    if (sn_data_mask_counted(sn_data_mask(d)) > 0)
+        return SN_OK;
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: data.loss: by the mask of %s no token counts; write one with other roles, or "
+        "set data.loss: all",
+        c->path, path);
+}
 
 static enum sn_status open_set(struct sn_corpus *out, const char *path, const struct sn_config *c,
                                bool checks, struct sn_err *err)
@@ -15,6 +31,7 @@ static enum sn_status open_set(struct sn_corpus *out, const char *path, const st
     struct sn_data **d = &out->set[out->n];
     SN_TRY((checks ? sn_data_open : sn_data_open_checked)(d, path, err));
     out->n++;
+    SN_TRY(sn_corpus_open_mask(*d, path, c, err));
     return checks ? sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
 }
 

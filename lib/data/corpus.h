@@ -20,6 +20,10 @@ enum sn_status sn_corpus_open_train(struct sn_corpus *out, const struct sn_confi
                                     struct sn_err *err);
 enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_config *c, bool checks,
                                     struct sn_err *err);
+/* Where data.loss: mask asks for one, the mask of a set whose path is this; SN_EINPUT also for one by
+ * which no token counts. */
+enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const struct sn_config *c,
+                                   struct sn_err *err);
 void sn_corpus_close(struct sn_corpus *c); /* a zeroed one too */
 
 /* Samples of sets, in the order of data.train, into the blend of all of the run's steps. SN_EINPUT: a

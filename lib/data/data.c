@@ -8,6 +8,7 @@
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
+#include "lib/data/mask.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -20,6 +21,7 @@
 struct sn_data {
     struct sn_data_mapped bin, idx;
     int fd; /* of the .bin */
+    struct sn_data_mask *mask; /* or NULL */
     struct sn_data_info info;
     int token_size;
 };
@@ -150,7 +152,18 @@ void sn_data_close(struct sn_data *d)
         (void)close(d->fd); /* only read */
     sn_data_unmap(&d->bin);
     sn_data_unmap(&d->idx);
+    sn_data_mask_close(d->mask);
     sn_free(d);
+}
+
+enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_err *err)
+{
+    return sn_data_mask_open(&d->mask, d->bin.path, d->info.tokens, err);
+}
+
+const struct sn_data_mask *sn_data_mask(const struct sn_data *d)
+{
+    return d->mask;
 }
 
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out)
@@ -331,4 +344,26 @@ void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int6
     const unsigned char *bounds = d->idx.bytes + SN_IDX_HEADER_BYTES + 12 * d->info.sequences;
     *first = sn_le_i64(bounds + 8 * doc);
     *end = sn_le_i64(bounds + 8 * (doc + 1));
+}
+
+int64_t sn_data_document_token(const struct sn_data *d, int64_t doc)
+{
+    const unsigned char *lengths = d->idx.bytes + SN_IDX_HEADER_BYTES;
+    int64_t n = d->info.sequences, sequence = sn_le_i64(lengths + 12 * n + 8 * doc);
+    if (sequence == n)
+        return d->info.tokens;
+    return sn_le_i64(lengths + 4 * n + 8 * sequence) / d->token_size;
+}
+
+int64_t sn_data_document_of(const struct sn_data *d, int64_t token)
+{
+    int64_t low = 0, high = d->info.documents; /* low's first token is not behind it, high's is */
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (sn_data_document_token(d, middle) <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }

@@ -28,6 +28,10 @@ enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_
  * sizes of the files. */
 enum sn_status sn_data_open_checked(struct sn_data **out, const char *prefix, struct sn_err *err);
 void sn_data_close(struct sn_data *d); /* NULL is allowed */
+/* Its mask too (lib/data/mask.h), which closes with it; SN_EINPUT where there is none, or a wrong one. */
+struct sn_data_mask;
+enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_err *err);
+const struct sn_data_mask *sn_data_mask(const struct sn_data *d); /* NULL: not opened */
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
 /* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */
 enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,
@@ -46,6 +50,10 @@ enum sn_status sn_data_scan(const struct sn_data *d, int32_t vocab, int64_t byte
 int64_t sn_data_sequence(const struct sn_data *d, int64_t index, int64_t *tokens, int64_t cap);
 /* Range [*first, *end) of index entries that form document doc. */
 void sn_data_document(const struct sn_data *d, int64_t doc, int64_t *first, int64_t *end);
+/* The first token of a document, or of what would follow the last (doc = documents); of an empty one
+ * that of the next. And the document that a token of the file is of. */
+int64_t sn_data_document_token(const struct sn_data *d, int64_t doc);
+int64_t sn_data_document_of(const struct sn_data *d, int64_t token);
 
 /* Which sample of a file is its `number`-th of the run (from 0; lib/config/batch.h and lib/data/blend.h
  * say which numbers a step takes): sequential takes it modulo the samples; shuffled maps it through a

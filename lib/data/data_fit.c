@@ -3,6 +3,7 @@
 #include "lib/base/mem.h"
 #include "lib/data/data_format.h"
 #include "lib/data/data_tokenizer.h"
+#include "lib/data/mask.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ static void take(struct sn_set_fit *f, const struct sn_data *d, const struct sn_
     f->is_here = true;
     f->tokens = info.tokens;
     f->samples = sn_data_samples(d, c->model.seq);
+    f->has_idle_mask = c->data.loss == SN_LOSS_ALL && sn_data_mask_exists(f->path);
 }
 
 static enum sn_status find(struct sn_set_fit *f, const struct sn_config *c, struct sn_err *err)
@@ -94,8 +96,9 @@ static enum sn_status find(struct sn_set_fit *f, const struct sn_config *c, stru
         return SN_OK;
     SN_TRY(sn_data_open(&d, f->path, err));
     take(f, d, c);
-    enum sn_status st =
-        f->samples > 0 ? sn_data_scan(d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
+    enum sn_status st = sn_corpus_open_mask(d, f->path, c, err);
+    if (st == SN_OK && f->samples > 0)
+        st = sn_data_scan(d, c->model.vocab, SN_DATA_SCAN_BYTES, err);
     sn_data_close(d);
     return st;
 }
@@ -183,6 +186,16 @@ static void warn_absent(struct sn_str *out, const struct sn_config *c, const cha
                    c->path, key, n, f->path, n, f->path);
 }
 
+static void warn_mask(struct sn_str *out, const struct sn_config *c, const char *key,
+                      const struct sn_set_fit *f)
+{
+    if (f->has_idle_mask)
+        sn_str_add(out,
+                   "%s: data.%s: %.*s.mask is not used, all tokens count; data.loss: mask counts "
+                   "those that it says\n",
+                   c->path, key, (int)sn_data_prefix_length(f->path), f->path);
+}
+
 /* The most samples that a phase takes of a set in a batch. */
 static int64_t most_of_batch(const struct sn_blend *b, int set, const struct sn_config *c)
 {
@@ -223,6 +236,10 @@ void sn_data_fit_warn(struct sn_str *out, const struct sn_data_fit *f, const str
         warn_absent(out, c, "train", &f->train[i]);
     for (int i = 0; i < f->n_valid; i++)
         warn_absent(out, c, "valid", &f->valid[i]);
+    for (int i = 0; i < f->n_train; i++)
+        warn_mask(out, c, "train", &f->train[i]);
+    for (int i = 0; i < f->n_valid; i++)
+        warn_mask(out, c, "valid", &f->valid[i]);
     for (int i = 0; i < f->n_train && f->has_train; i++)
         warn_small(out, f, i, c);
     for (int i = 0; i < p->n; i++)

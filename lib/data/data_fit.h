@@ -18,6 +18,7 @@
 struct sn_set_fit {
     const char *name, *path; /* of the run file; the name of a single prefix is "" */
     bool is_here;            /* on this host, which is all that the rest is about */
+    bool has_idle_mask;      /* that data.loss does not ask for */
     int64_t tokens, samples;
 };
 

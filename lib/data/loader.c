@@ -1,5 +1,6 @@
 #include "lib/data/loader.h"
 
+#include "kernels/mask.h"
 #include "lib/config/batch.h"
 
 int sn_loader_micros(const struct sn_loader *l, int64_t step)
@@ -18,10 +19,13 @@ static enum sn_status read_row(const struct sn_loader *l, int set, int64_t sampl
     const struct sn_data *d = l->corpus->set[set];
     int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
     int32_t *ids = l->ids + row * rows, *targets = l->targets + row * rows;
-    if (rows == seq)
-        return sn_data_read(d, sample, seq, l->config->model.vocab, ids, targets, err);
-    SN_TRY(sn_data_read(d, sample, seq, l->config->model.vocab, l->whole, l->whole + seq, err));
-    for (int64_t i = 0; i < rows; i++) {
+    int32_t *all_ids = rows == seq ? ids : l->whole;
+    int32_t *all_targets = rows == seq ? targets : l->whole + seq;
+    SN_TRY(sn_data_read(d, sample, seq, l->config->model.vocab, all_ids, all_targets, err));
+    sn_sample_targets(l->config, d, sample, all_targets);
+    if (l->starts)
+        sn_sample_starts(l->config, d, sample, l->starts + row * seq);
+    for (int64_t i = 0; i < rows && rows < seq; i++) {
         int64_t at = sn_position(&l->place, l->place.context_rank, i);
         ids[i] = l->whole[at];
         targets[i] = l->whole[seq + at];
@@ -29,19 +33,62 @@ static enum sn_status read_row(const struct sn_loader *l, int set, int64_t sampl
     return SN_OK;
 }
 
+/* The sample of its set that the run's sample `number` is. */
+static struct sn_blend_pick sample_of(const struct sn_loader *l, int64_t number)
+{
+    const struct sn_config *c = l->config;
+    struct sn_blend_pick p = sn_blend_pick(l->blend, number);
+    p.number =
+        sn_data_sample_of(c->data.order, c->run.seed, p.set, l->blend->samples[p.set], p.number);
+    return p;
+}
+
+/* Of n samples that are whole documents, and all of whose targets count. */
+static struct sn_sample_count plain_count(const struct sn_config *c, int64_t n)
+{
+    double seq = c->model.seq, samples = (double)n;
+    return (struct sn_sample_count){
+        .targets = n * c->model.seq,
+        .keys = samples * seq * sn_mask_keys(c->model.seq, 0),
+        .window_keys = samples * seq * sn_mask_keys(c->model.seq, c->model.sliding_window)};
+}
+
+/* Every rank looks at the samples of all: no message tells what each of them has. */
+static struct sn_sample_count count_step(const struct sn_loader *l, int64_t before, int64_t n)
+{
+    struct sn_sample_count sum = {0};
+    if (sn_samples_are_plain(l->config))
+        return plain_count(l->config, n);
+    for (int64_t i = 0; i < n; i++) {
+        struct sn_blend_pick p = sample_of(l, before + i);
+        sn_sample_count(l->config, l->corpus->set[p.set], p.number, &sum);
+    }
+    return sum;
+}
+
+struct sn_sample_count sn_loader_count(const struct sn_loader *l, int set, int64_t n)
+{
+    struct sn_sample_count sum = {0};
+    if (sn_samples_are_plain(l->config))
+        return plain_count(l->config, n);
+    for (int64_t i = 0; i < n; i++)
+        sn_sample_count(l->config, l->corpus->set[set], i, &sum);
+    return sum;
+}
+
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
-                              int64_t *first_sample, struct sn_err *err)
+                              int64_t *first_sample, struct sn_sample_count *count,
+                              struct sn_err *err)
 {
     const struct sn_config *c = l->config;
     int64_t before = sn_samples_before(&c->train, step);
+    *count = count_step(l, before, sn_batch_of(&c->train, step));
     for (int m = 0; m < micros; m++) {
         int64_t first = before + sn_loader_first(l, m);
         first_sample[m] = first;
         for (int i = 0; i < l->sequences; i++) {
-            struct sn_blend_pick p = sn_blend_pick(l->blend, first + i);
-            int64_t s = sn_data_sample_of(c->data.order, c->run.seed, p.set,
-                                          l->blend->samples[p.set], p.number);
-            SN_TRY(read_row(l, p.set, s, (int64_t)m * l->sequences + i, err));
+            struct sn_blend_pick p = sample_of(l, first + i);
+            SN_TRY(read_row(l, p.set, p.number, (int64_t)m * l->sequences + i, err));
         }
     }
     return SN_OK;

@@ -9,6 +9,7 @@
 
 #include "kernels/position.h"
 #include "lib/data/corpus.h"
+#include "lib/data/sample.h"
 #include "lib/exec/exec.h"
 
 struct sn_loader {
@@ -21,16 +22,20 @@ struct sn_loader {
         place;      /* which positions of a sample are here: seq and the context members */
     int32_t *whole; /* room for the ids and targets of one sample, when only some are here */
     int32_t *ids, *targets;
+    int32_t *starts; /* of whole samples; NULL: documents are together */
 };
 
 /* Micro-batches of a step on this rank. */
 int sn_loader_micros(const struct sn_loader *l, int64_t step);
 /* Global number, inside the step, of the first sample of micro-batch m on this rank. */
 int sn_loader_first(const struct sn_loader *l, int micro);
-/* Fill ids and targets of all micro-batches of a step; first_sample[m] gets the run-global number
- * of the micro-batch's first sample. */
+/* Fill ids, targets and starts of all micro-batches of a step; first_sample[m] gets the run-global
+ * number of the micro-batch's first sample, *count what the samples of all ranks have. */
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
-                              int64_t *first_sample, struct sn_err *err);
+                              int64_t *first_sample, struct sn_sample_count *count,
+                              struct sn_err *err);
+/* What the first n samples of a set have. */
+struct sn_sample_count sn_loader_count(const struct sn_loader *l, int set, int64_t n);
 /* Fill micro-batch 0 with the consecutive samples of a set from `first`, of which only those before
  * `end` count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
 enum sn_status sn_loader_range(const struct sn_loader *l, int set, int64_t first, int64_t end,

@@ -258,13 +258,14 @@ static enum sn_status put_gradient(struct sn_meaning *m, struct sn_rank *r, int 
     return SN_OK;
 }
 
-/* Token ids, or targets, of all micro-batches (lib/data/loader.h says who has which). */
+/* Token ids, targets, or starts, which every context rank has of whole samples, of all micro-batches
+ * (lib/data/loader.h says who has which). */
 static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf, uint64_t value)
 {
     const struct sn_config *c = m->is_reference ? r->job->config : m->config;
     const struct sn_layout_config *l = &c->layout;
     struct sn_position_attr a = {.seq = c->model.seq,
-                                 .context = l->context,
+                                 .context = buf == r->job->starts ? 1 : l->context,
                                  .context_rank = r->job->group_index[SN_GROUP_CONTEXT],
                                  .zigzag = l->context > 1 && l->context_kind == SN_CONTEXT_RING};
     int64_t per_sample = sn_rows_per_sample(&a), at = 0;
@@ -322,5 +323,7 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
     sn_free(value);
     if (st == SN_OK)
         st = put_batch(m, r, j->ids, sn_field_of(101));
-    return st == SN_OK ? put_batch(m, r, j->targets, sn_field_of(102)) : st;
+    if (st == SN_OK)
+        st = put_batch(m, r, j->targets, sn_field_of(102));
+    return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(103)) : st;
 }

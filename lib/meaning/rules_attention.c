@@ -132,18 +132,6 @@ static uint64_t share_of_queries(const struct sn_visit *s, const struct pair *p,
     return sn_field_mul(share(length(s, from, end), whole), of_heads);
 }
 
-static uint64_t name_of(const struct sn_visit *s, uint64_t what)
-{
-    const struct sn_random_attr *r = &s->op->attr.random;
-    const struct sn_attention_attr *a = &s->op->attr.attention;
-    uint64_t name = sn_name_float(sn_name(SN_OP_ATTENTION, what), a->scale);
-    if (a->window > 0)
-        name = sn_field_mix(name, (uint64_t)a->window);
-    if (a->cap > 0)
-        name = sn_name_float(name, a->cap);
-    return r->drop > 0 ? sn_name_float(sn_field_mix(name, r->site), r->drop) : name;
-}
-
 /* A result at some rows and columns of an operand of `cols` columns. */
 static struct sn_slab result_at(const struct sn_slab *like, const struct run *r, int64_t col,
                                 int64_t n, int64_t cols)
@@ -160,7 +148,7 @@ static struct sn_slab result_at(const struct sn_slab *like, const struct run *r,
 
 struct walk {
     const struct sn_visit *s;
-    struct matrix q, k, v, o, d_o, lse;
+    struct matrix q, k, v, o, d_o, lse, starts;
     struct sn_slabs out[3];
 };
 typedef enum sn_status on_pair(struct walk *w, const struct pair *p);
@@ -188,13 +176,15 @@ static enum sn_status for_pairs(struct walk *w, on_pair *then)
     return SN_OK;
 }
 
-static enum sn_status load_inputs(struct walk *w)
+static enum sn_status load_inputs(struct walk *w, int starts)
 {
     const struct sn_visit *s = w->s;
     const struct sn_position_attr *a = &s->op->attr.position;
     SN_TRY(load(s, SN_ATTENTION_Q, &w->q));
     SN_TRY(load(s, SN_ATTENTION_K, &w->k));
     SN_TRY(load(s, SN_ATTENTION_V, &w->v));
+    if (sn_has_in(s, starts))
+        SN_TRY(load(s, starts, &w->starts));
     SN_TRY(sn_check_positions(s, &w->q.slabs, w->q.cols, a->context_rank));
     SN_TRY(sn_check_positions(s, &w->k.slabs, w->k.cols, a->key_rank));
     return sn_check_positions(s, &w->v.slabs, w->v.cols, a->key_rank);
@@ -202,8 +192,9 @@ static enum sn_status load_inputs(struct walk *w)
 
 static void walk_fini(struct walk *w)
 {
-    struct sn_slabs *of[] = {&w->q.slabs,   &w->k.slabs, &w->v.slabs, &w->o.slabs, &w->d_o.slabs,
-                             &w->lse.slabs, &w->out[0],  &w->out[1],  &w->out[2]};
+    struct sn_slabs *of[] = {&w->q.slabs,   &w->k.slabs,     &w->v.slabs, &w->o.slabs,
+                             &w->d_o.slabs, &w->lse.slabs,   &w->out[0],  &w->out[1],
+                             &w->out[2],    &w->starts.slabs};
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         sn_slabs_fini(of[i]);
 }
@@ -211,9 +202,27 @@ static void walk_fini(struct walk *w)
 /* Queries, keys and values of a pair. */
 struct three {
     struct sn_slab q, k, v;
-    int64_t col; /* of the queries, and how many */
+    uint64_t name; /* of what they give, by where the queries' documents begin */
+    int64_t col;   /* of the queries, and how many */
     int64_t n;
 };
+
+/* Starts lie by sample here and position: they have to be those of the queries. */
+static enum sn_status look_at_starts(struct walk *w, const struct pair *p, struct three *x)
+{
+    const struct sn_position_attr *a = &w->s->op->attr.position;
+    int64_t here = p->q.row / sn_rows_per_sample(a) * a->seq + p->q.from;
+    struct run at = {.row = here, .n = p->q.n};
+    struct sn_slab t;
+    x->name = 0;
+    if (w->starts.slabs.n == 0)
+        return SN_OK;
+    SN_TRY(look(w->s, &w->starts, &at, 0, 1, &t));
+    if (t.space[0] != SN_SPACE_TOKENS || t.first[0] != p->q.sample * a->seq + p->q.from)
+        return sn_visit_fault(w->s, "reads where documents of other tokens than its queries begin");
+    x->name = t.value;
+    return SN_OK;
+}
 
 static enum sn_status look_at(struct walk *w, const struct pair *p, struct three *x)
 {
@@ -221,11 +230,26 @@ static enum sn_status look_at(struct walk *w, const struct pair *p, struct three
     int64_t d = s->op->attr.attention.head_dim;
     x->n = heads_of_key(s) * d;
     x->col = p->head * x->n;
+    SN_TRY(look_at_starts(w, p, x));
     SN_TRY(look(s, &w->q, &p->q, x->col, x->n, &x->q));
     SN_TRY(look(s, &w->k, &p->k, p->head * d, d, &x->k));
     SN_TRY(look(s, &w->v, &p->k, p->head * d, d, &x->v));
     SN_TRY(check_heads(s, &x->q, &x->k));
     return check_heads(s, &x->q, &x->v);
+}
+
+static uint64_t name_of(const struct sn_visit *s, uint64_t what, const struct three *x)
+{
+    const struct sn_random_attr *r = &s->op->attr.random;
+    const struct sn_attention_attr *a = &s->op->attr.attention;
+    uint64_t name = sn_name_float(sn_name(SN_OP_ATTENTION, what), a->scale);
+    if (a->window > 0)
+        name = sn_field_mix(name, (uint64_t)a->window);
+    if (a->cap > 0)
+        name = sn_name_float(name, a->cap);
+    if (x->name != 0)
+        name = sn_field_mix(name, x->name);
+    return r->drop > 0 ? sn_name_float(sn_field_mix(name, r->site), r->drop) : name;
 }
 
 static enum sn_status forward(struct walk *w, const struct pair *p)
@@ -236,20 +260,20 @@ static enum sn_status forward(struct walk *w, const struct pair *p)
     uint64_t values[] = {x.q.value, x.k.value, x.v.value}, part = share_of_keys(s, p);
     int64_t d = s->op->attr.attention.head_dim, heads = heads_of_key(s);
     struct sn_slab o = result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_O].cols);
-    o.value = sn_field_mul(sn_function(name_of(s, 0), values, 3), part);
+    o.value = sn_field_mul(sn_function(name_of(s, 0, &x), values, 3), part);
     SN_TRY(sn_collect(s, &w->out[0], &o));
     struct sn_slab lse =
         result_at(&x.q, &p->q, p->head * heads, heads, s->op->out[SN_ATTENTION_LSE].cols);
     lse.space[SN_SLAB_COLS] = SN_SPACE_HEADS;
     lse.first[SN_SLAB_COLS] /= d;
-    lse.value = sn_field_mul(sn_function(name_of(s, 1), values, 2), part);
+    lse.value = sn_field_mul(sn_function(name_of(s, 1, &x), values, 2), part);
     return sn_collect(s, &w->out[1], &lse);
 }
 
 enum sn_status sn_rule_attention(const struct sn_visit *s)
 {
     struct walk w = {.s = s};
-    enum sn_status st = load_inputs(&w);
+    enum sn_status st = load_inputs(&w, SN_ATTENTION_STARTS);
     if (st == SN_OK)
         st = for_pairs(&w, forward);
     for (int i = 0; i < 2 && st == SN_OK; i++)
@@ -272,13 +296,13 @@ static enum sn_status backward(struct walk *w, const struct pair *p)
         return sn_visit_fault(s, "reads results and gradients of other tokens than its queries");
     uint64_t values[] = {x.q.value, x.k.value, x.v.value, o.value, d_o.value, lse.value};
     struct sn_slab dq = result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_DX_DQ].cols);
-    dq.value = sn_field_mul(sn_function(name_of(s, 2), values, 6), share_of_keys(s, p));
+    dq.value = sn_field_mul(sn_function(name_of(s, 2, &x), values, 6), share_of_keys(s, p));
     SN_TRY(sn_collect(s, &w->out[0], &dq));
     uint64_t part = share_of_queries(s, p, &x.q);
     const struct sn_slab *of[] = {&x.k, &x.v};
     for (int i = 0; i < 2; i++) {
         struct sn_slab t = result_at(of[i], &p->k, p->head * d, d, s->op->out[1 + i].cols);
-        t.value = sn_field_mul(sn_function(name_of(s, 3 + (uint64_t)i), values, 6), part);
+        t.value = sn_field_mul(sn_function(name_of(s, 3 + (uint64_t)i, &x), values, 6), part);
         SN_TRY(sn_collect(s, &w->out[1 + i], &t));
     }
     return SN_OK;
@@ -287,7 +311,7 @@ static enum sn_status backward(struct walk *w, const struct pair *p)
 enum sn_status sn_rule_attention_dx(const struct sn_visit *s)
 {
     struct walk w = {.s = s};
-    enum sn_status st = load_inputs(&w);
+    enum sn_status st = load_inputs(&w, SN_ATTENTION_DX_STARTS);
     if (st == SN_OK)
         st = load(s, SN_ATTENTION_DX_O, &w.o);
     if (st == SN_OK)

@@ -237,9 +237,9 @@ int64_t sn_model_param_count(const struct sn_model *m)
 }
 
 /* Every use of a matrix counts, so shared layers count as often as they run. Of what is frozen no
- * gradient is computed, nor of what lies before all that trains. With
- * `masked`, of attention the keys that a token sees alone. */
-static double flops(const struct sn_model *m, const struct sn_model_config *c, bool masked)
+ * gradient is computed, nor of what lies before all that trains. keys: those that a token sees, on
+ * average, in layers without a window and in those with one. */
+static double flops(const struct sn_model *m, const struct sn_model_config *c, const double keys[2])
 {
     double sum = 0;
     bool upstream = false; /* something trains there */
@@ -249,10 +249,9 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, b
         for (int k = 0; k < 2; k++)
             trains = trains || (n->param[k] >= 0 && sn_param_trains(&m->params[n->param[k]]));
         sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n);
-        if (n->kind == SN_NODE_ATTENTION) {
-            double keys = masked ? sn_mask_keys(c->seq, sn_layer_window(c, n->layer)) : c->seq;
-            sum += (4.0 + 8.0 * upstream) * (double)sn_model_query_width(c) * keys;
-        }
+        if (n->kind == SN_NODE_ATTENTION)
+            sum += (4.0 + 8.0 * upstream) * (double)sn_model_query_width(c) *
+                   keys[sn_layer_window(c, n->layer) > 0];
         upstream = upstream || trains;
     }
     return sum;
@@ -260,12 +259,19 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, b
 
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c)
 {
-    return flops(m, c, true);
+    return sn_model_flops_of_keys(m, c, sn_mask_keys(c->seq, 0),
+                                  sn_mask_keys(c->seq, c->sliding_window));
+}
+
+double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
+                              double keys, double window_keys)
+{
+    return flops(m, c, (const double[2]){keys, window_keys});
 }
 
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
-    return flops(m, c, false);
+    return flops(m, c, (const double[2]){c->seq, c->seq});
 }
 
 double sn_model_logit(const struct sn_model_config *c, float z)

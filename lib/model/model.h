@@ -49,11 +49,11 @@ struct sn_param {
     char name[96];      /* "layers.3.attn.qkv.weight" */
     int64_t rows, cols; /* a vector is one row per element: rows = n, cols = 1 */
     enum sn_init init;
-    float std;      /* SN_INIT_NORMAL; of SN_INIT_UNIFORM the bound: in [-std, std) */
-    bool decay;     /* weight decay applies (not to norms and biases) */
-    bool trainable; /* false when train.freeze matches one of its logical tensors */
+    float std;       /* SN_INIT_NORMAL; of SN_INIT_UNIFORM the bound: in [-std, std) */
+    bool decay;      /* weight decay applies (not to norms and biases) */
+    bool trainable;  /* false when train.freeze matches one of its logical tensors */
     bool is_adapter; /* of train.lora (lora.c) */
-    bool is_bias;   /* of routers' choices: moved by counts, never by a gradient; has no moments */
+    bool is_bias;    /* of routers' choices: moved by counts, never by a gradient; has no moments */
     int n_tensors, cap_tensors;
     struct sn_tensor *tensor; /* the model's memory */
 };
@@ -113,6 +113,10 @@ int64_t sn_model_param_count(const struct sn_model *m);
  * (docs/PLANNER-MODEL.md). Of frozen matrices 4 in place of 6, and a third of all that lies before
  * whatever trains. */
 double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_config *c);
+/* The same where a token sees so many keys on average, in layers without a window and in those with
+ * one: documents that are apart. */
+double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
+                              double keys, double window_keys);
 /* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);

@@ -159,7 +159,7 @@ static void fill_batch(struct replay *r)
     s->seed = j->config->run.seed;
     s->loss_scale = 1;
     s->clip = (float)j->config->train.optimizer.clip;
-    s->tokens_in_step = (double)(j->rows * j->train.micros);
+    s->tokens_in_step = s->targets_in_step = (double)(j->rows * j->train.micros);
 }
 
 static enum sn_status make_weights(struct replay *r, struct sn_err *err)

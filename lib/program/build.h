@@ -360,6 +360,9 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
 /* Rows of what there is for each token, the ids or the targets, from row `row` of a micro-batch
  * on. */
 struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows);
+/* For each token of a micro-batch's samples, which are whole on every context rank, the first key that
+ * its query sees; absent where documents of a sample see each other, and in what generates. */
+struct sn_view sn_starts(const struct sn_emit *e);
 
 /* --- exact.c ----------------------------------------------------------------------------------- */
 

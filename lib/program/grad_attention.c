@@ -15,6 +15,7 @@ static struct sn_op *core_dx(struct sn_emit *e, const struct sn_op *f)
     op->in[SN_ATTENTION_DX_O] = f->out[SN_ATTENTION_O];
     op->in[SN_ATTENTION_DX_DO] = sn_grad_get(e, f->out[SN_ATTENTION_O].buf);
     op->in[SN_ATTENTION_DX_LSE] = f->out[SN_ATTENTION_LSE];
+    op->in[SN_ATTENTION_DX_STARTS] = f->in[SN_ATTENTION_STARTS];
     op->attr = f->attr;
     return op;
 }

@@ -37,6 +37,17 @@ struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int6
     return v;
 }
 
+struct sn_view sn_starts(const struct sn_emit *e)
+{
+    const struct sn_job *j = e->job;
+    if (j->starts < 0 || e->generate)
+        return sn_no_view;
+    struct sn_view v = sn_view_rows(e->p, j->starts, 0, sn_job_starts(j));
+    v.index = SN_AT_MICRO;
+    v.stride = v.rows;
+    return v;
+}
+
 static struct sn_view vector(const struct sn_emit *e, int param)
 {
     return param < 0 ? sn_no_view : sn_weight_flat(e, e->job->first_shard[param]);

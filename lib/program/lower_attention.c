@@ -29,6 +29,7 @@ static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
     op->in[SN_ATTENTION_Q] = a->q;
     op->in[SN_ATTENTION_K] = a->k;
     op->in[SN_ATTENTION_V] = a->v;
+    op->in[SN_ATTENTION_STARTS] = sn_starts(a->e);
     op->out[SN_ATTENTION_O] = o;
     op->out[SN_ATTENTION_LSE] = sn_view_all(a->e->p, lse);
     op->attr = a->attr;

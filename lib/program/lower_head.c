@@ -7,7 +7,7 @@
  * model; they are therefore emitted here, in the forward segment, and backward begins from the
  * gradient of the head's input.
  *
- *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / tokens
+ *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / targets
  *   dx = dlogits W      dW += dlogits^T x
  *
  * Ranks that share the table hold words first .. first + V/P - 1 each: a row's maximum, sum and

@@ -11,7 +11,7 @@
  *   e_k = M_k - P Q_k^T    gradient = P Q^T
  *
  * Gradients are sums here, not means: the loss of a token is divided by the tokens of all ranks
- * (scalars.tokens_in_step), and the paper's division by N is in that. P Q^T = P P^T sum M_k, so
+ * (scalars.targets_in_step), and the paper's division by N is in that. P Q^T = P P^T sum M_k, so
  * sum e_k is exactly what the sum of all M_k lost: of all gradients together nothing is lost but
  * the last e. The scale of P does not matter, and Q is kept as it is, as the next step's start.
  *

@@ -116,7 +116,7 @@ enum sn_class {
     SN_CLASS_PARAM, /* weights as the forward pass reads them */
     SN_CLASS_GRAD,  /* fp32, contiguous in the order in which backward finishes them */
     SN_CLASS_OPTIM, /* master weights (unless they are the weights), moments */
-    SN_CLASS_BATCH, /* token ids and targets of every micro-batch of a step */
+    SN_CLASS_BATCH, /* token ids, targets and starts of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
     SN_CLASS_CACHE, /* gathered weights, from a step's first micro-batch on: not saved */
@@ -347,7 +347,7 @@ struct sn_job {
     int n_shards, n_buckets;
     int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
-    int ids, targets, scalars, staging; /* buffers */
+    int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
     int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
     /* -1 without experts: */
     int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose */
@@ -424,6 +424,11 @@ enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struc
 /* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
+/* Tokens of the samples of a micro-batch, whole on every context rank. */
+static inline int64_t sn_job_starts(const struct sn_job *j)
+{
+    return (int64_t)j->config->layout.micro_batch * j->config->model.seq;
+}
 /* The total of what is told. */
 void sn_memory_add_up(struct sn_memory_plan *m);
 /* Bytes that leave this rank in one step, per axis, without those of EXCHANGE: routing decides. Of

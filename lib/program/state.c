@@ -112,6 +112,10 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
+    j->starts = -1;
+    if (j->config->data.documents == SN_DOCUMENTS_APART)
+        j->starts =
+            sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, sn_job_starts(j) * p->micros, 1, "starts");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
     experts_load(j, p);

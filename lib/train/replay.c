@@ -50,7 +50,7 @@ static bool loss_differs(const struct replay *r, int64_t step)
     const struct sn_scalars *s = sn_exec_scalars(r->t->exec);
     const struct sn_step_loss *was = &r->losses[step - r->first];
     struct sn_str text = {0};
-    double loss = s->loss_sum / s->tokens_in_step;
+    double loss = s->loss_sum / s->targets_in_step;
     if (!was->is_there) {
         sn_str_add(&text, "step %lld: loss %.9g, gradient norm %.9g; the run recorded none\n",
                    (long long)step, loss, s->grad_norm);

@@ -1,11 +1,25 @@
 /*
- * report_step.c - what the report of a step says of routers, and of the machine's peak; and what sets of
+ * report_step.c - what the report of a step says of targets, routers, the machine's peak; and what sets of
  * data have given.
  */
+#include "lib/base/log.h"
 #include "lib/exec/accelerator.h"
 #include "lib/exec/peak.h"
 #include "lib/config/batch.h"
 #include "lib/train/trainer_state.h"
+
+/* A batch with nothing to predict has loss 0 and no gradient; the divisor is any number. */
+void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets)
+{
+    sn_exec_scalars(t->exec)->targets_in_step = targets > 0 ? (double)targets : 1;
+    if (targets == 0 && !t->said_no_targets && t->env.comm->rank == 0)
+        sn_log(
+            SN_LOG_WARN,
+            "step %lld: the batch has nothing to predict: its loss is 0, and it has no gradient; "
+            "of further such steps nothing is said",
+            (long long)step);
+    t->said_no_targets = t->said_no_targets || targets == 0;
+}
 
 /* What the routers' losses were, per layer, and how evenly experts were chosen. */
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r)

@@ -28,19 +28,22 @@
 static struct sn_loader loader_of(const struct sn_trainer *t, const struct sn_corpus *corpus)
 {
     const struct sn_config *c = t->env.config;
-    return (struct sn_loader){.config = c,
-                              .corpus = corpus,
-                              .blend = &t->fit.blend,
-                              .rank = t->job->group_index[SN_GROUP_DATA],
-                              .ranks = t->job->group_size[SN_GROUP_DATA],
-                              .sequences = c->layout.micro_batch,
-                              .place = {.seq = c->model.seq,
-                                        .context = t->job->group_size[SN_GROUP_CONTEXT],
-                                        .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
-                                        .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
-                              .whole = t->sample,
-                              .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
-                              .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets)};
+    return (struct sn_loader){
+        .config = c,
+        .corpus = corpus,
+        .blend = &t->fit.blend,
+        .rank = t->job->group_index[SN_GROUP_DATA],
+        .ranks = t->job->group_size[SN_GROUP_DATA],
+        .sequences = c->layout.micro_batch,
+        .place = {.seq = c->model.seq,
+                  .context = t->job->group_size[SN_GROUP_CONTEXT],
+                  .context_rank = t->job->group_index[SN_GROUP_CONTEXT],
+                  .zigzag = c->layout.context_kind == SN_CONTEXT_RING},
+        .whole = t->sample,
+        .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
+        .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
+        .starts =
+            t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts)};
 }
 
 /* One rank looks at indices and for foreign tokens; each checks the samples that it takes. */
@@ -224,9 +227,12 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
 {
     double t0 = sn_clock();
     const struct sn_config *c = t->env.config;
+    struct sn_sample_count count;
     SN_TRY(sn_trainer_set_batch(t, step, err));
     prepare_scalars(t, step);
-    SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, err));
+    SN_TRY(sn_ahead_take(&t->ahead, &t->train, step, t->job->train.micros, t->first_sample, &count,
+                         err));
+    sn_trainer_set_targets(t, step, count.targets);
     t->ahead.wanted = step < c->train.steps ? step + 1 : 0;
     sn_trainer_record_begin(t, step);
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
@@ -249,14 +255,17 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
         .left = (double)(sn_samples_before(&c->train, c->train.steps + 1) -
                          sn_samples_before(&c->train, step + 1)) /
                 sn_batch_of(&c->train, step),
-        .loss = t->env.pace ? NAN : s->loss_sum / s->tokens_in_step,
+        .loss = t->env.pace ? NAN : s->loss_sum / s->targets_in_step,
         .grad_norm = t->env.pace ? NAN : s->grad_norm,
         .lr = sn_lr_at(&c->train,
                        step), /* not the float that updates take: 1e-3 has 9 digits there */
         .tokens = t->state.scalars.tokens,
         .step_tokens = (int64_t)s->tokens_in_step,
         .step_time = seconds,
-        .flops_per_token = sn_model_flops_per_token(t->model, &c->model),
+        .targets = sn_samples_are_plain(c) ? -1 : count.targets,
+        .flops_per_token =
+            sn_model_flops_of_keys(t->model, &c->model, count.keys / s->tokens_in_step,
+                                   count.window_keys / s->tokens_in_step),
         .flops_uncausal = sn_model_flops_uncausal(t->model, &c->model),
         .peak = t->peak,
         .fp16 = c->train.precision == SN_F16,
@@ -329,6 +338,7 @@ static enum sn_status open_sets(struct sn_trainer *t, bool validates, struct sn_
     SN_TRY(sn_data_fit_of(&t->fit, c, &t->train_data, &t->valid_data, err));
     t->train = loader_of(t, &t->train_data);
     t->valid = loader_of(t, &t->valid_data);
+    SN_TRY(sn_trainer_check_evaluation(t, err));
     return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
                                      : SN_OK;
 }

@@ -85,6 +85,7 @@ struct sn_trainer {
     struct sn_corpus train_data, valid_data; /* valid_data.n 0: nothing is evaluated */
     struct sn_data_fit fit;
     struct sn_loader train, valid;
+    bool said_no_targets;  /* of a step */
     int batch;             /* which size of batch the job's train program is set to */
     struct sn_ahead ahead; /* on a device */
     int64_t *first_sample; /* per micro-batch of a step */
@@ -148,6 +149,8 @@ void sn_trainer_take_scalars(struct sn_trainer *t);
 
 /* report_step.c: into the report of a step, of a model with experts. Once, after the first step: the
  * FLOP/s of all ranks. */
+/* So many tokens of the step's batch are to be predicted. */
+void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets);
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);
 enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err);
 /* What the sets of a blend have given so far, into metrics.jsonl. */
@@ -223,7 +226,9 @@ void sn_trainer_timed_begin(struct sn_trainer *t, int64_t step);
 enum sn_status sn_trainer_timed_end(struct sn_trainer *t, const struct sn_trainer_options *o,
                                     int64_t step, struct sn_err *err);
 
-/* evaluate.c: mean validation loss of all sets and of each, on every rank. */
+/* evaluate.c: mean validation loss of all sets and of each, on every rank; and SN_EINPUT for a set in
+ * which nothing would be predicted. */
+enum sn_status sn_trainer_check_evaluation(const struct sn_trainer *t, struct sn_err *err);
 enum sn_status sn_trainer_evaluate(struct sn_trainer *t, struct sn_eval_report *out,
                                    struct sn_err *err);
 

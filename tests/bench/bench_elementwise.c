@@ -171,7 +171,7 @@ static void setup(struct sn_args *a, struct sn_scalars *s, const struct row *row
                              .ok = 1,
                              .grad_scale = 1.0f,
                              .adam_count = 10,
-                             .tokens_in_step = 1.0,
+                             .targets_in_step = 1.0,
                              .loss_scale = 1.0f};
     a->attr = (struct sn_attr){.attention.heads = (int32_t)(b->d / HEAD),
                                .attention.head_dim = HEAD,

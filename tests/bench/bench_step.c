@@ -121,7 +121,7 @@ static void setup(struct run *r, const struct shape *s, enum sn_dtype precision,
     z->loss_scale = 1;
     z->clip = 1;
     z->lr = 3e-4f;
-    z->tokens_in_step = (double)r->job->rows;
+    z->tokens_in_step = z->targets_in_step = (double)r->job->rows;
 }
 
 static void teardown(struct run *r)

@@ -114,7 +114,7 @@ size_t by_pointer_scalars(void *to, size_t room, double tokens)
     s.ok = 1;
     s.lr = 1e-3f;
     s.grad_scale = s.loss_scale = 1;
-    s.tokens_in_step = tokens;
+    s.tokens_in_step = s.targets_in_step = tokens;
     if (room >= sizeof(s))
         memcpy(to, &s, sizeof(s));
     return sizeof(s);

@@ -295,7 +295,7 @@ static void cross_entropy(struct kt *k, enum sn_op_kind kind)
 {
     int64_t r = size(512, 8), v = size(50304, 64);
     k->magnitude = 1e-3;
-    k->scalars.tokens_in_step = 4096;
+    k->scalars.tokens_in_step = k->scalars.targets_in_step = 4096;
     k->scalars.loss_scale = 1024;
     kt_in(k, 0, shape(type, r, v));
     put_integers(k, 1, r, 1, v);

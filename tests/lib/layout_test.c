@@ -81,7 +81,7 @@ struct place {
     struct sn_accelerator accelerator;
     struct sn_exec *exec;
     struct sn_state state;
-    int32_t *ids, *targets;
+    int32_t *ids, *targets, *starts;
 };
 
 static bool failed(struct shared *s, const struct sn_err *err)
@@ -167,6 +167,8 @@ static bool begin(struct shared *s, struct place *p, int rank)
         return failed(s, &err);
     p->ids = sn_exec_address(p->exec, &p->job->train, p->job->ids);
     p->targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
+    p->starts =
+        p->job->starts < 0 ? NULL : sn_exec_address(p->exec, &p->job->train, p->job->starts);
     struct sn_scalars *x = sn_exec_scalars(p->exec);
     x->seed = s->config->run.seed;
     x->loss_scale = s->config->train.precision == SN_F16 ? 1024.0f : 1.0f;
@@ -191,6 +193,43 @@ static int32_t token(const struct sn_config *c, int64_t sample, int64_t at)
     return (int32_t)((uint64_t)(sample * 3 + at * 5) + noise) % c->model.vocab;
 }
 
+/* Does a document begin there? Eight tokens are one, or so. */
+static bool begins(const struct sn_config *c, int64_t sample, int64_t at)
+{
+    return c->data.documents == SN_DOCUMENTS_APART &&
+           sn_rng_bits(6, (uint64_t)(sample * (c->model.seq + 1) + at)) % 8 == 0;
+}
+
+/* Is the token to be predicted? More of them in some samples than in others. */
+static bool does_count(const struct sn_config *c, int64_t sample, int64_t at)
+{
+    uint64_t noise = sn_rng_bits(7, (uint64_t)(sample * (c->model.seq + 1) + at)) % 8;
+    return !begins(c, sample, at) &&
+           (c->data.loss == SN_LOSS_ALL || noise < (uint64_t)(1 + sample % 3 * 3));
+}
+
+/* What a step, or an evaluation, of these samples divides by. */
+static double count_targets(const struct sn_config *c, int64_t first_sample)
+{
+    int64_t n = 0;
+    for (int b = 0; b < c->train.global_batch; b++)
+        for (int64_t at = 1; at <= c->model.seq; at++)
+            n += does_count(c, first_sample + b, at);
+    return (double)n;
+}
+
+static void fill_starts(const struct place *p, int64_t first_sample, int micro)
+{
+    const struct sn_config *c = p->config;
+    int64_t seq = c->model.seq, samples = c->layout.micro_batch, start = 0;
+    for (int64_t i = 0; i < samples * seq && p->starts; i++) {
+        start = i % seq == 0 ? 0 : start;
+        if (begins(c, first_sample + i / seq, i % seq))
+            start = i % seq;
+        p->starts[micro * samples * seq + i] = (int32_t)start;
+    }
+}
+
 static void fill(const struct place *p, int64_t first_sample, int micro)
 {
     const struct sn_config *c = p->config;
@@ -204,8 +243,11 @@ static void fill(const struct place *p, int64_t first_sample, int micro)
             int64_t row = (micro * c->layout.micro_batch + b) * rows + i;
             int64_t at = sn_position(&a.position, a.position.context_rank, i);
             p->ids[row] = token(c, first_sample + b, at);
-            p->targets[row] = token(c, first_sample + b, at + 1);
+            p->targets[row] = does_count(c, first_sample + b, at + 1)
+                                  ? token(c, first_sample + b, at + 1)
+                                  : SN_NO_TARGET;
         }
+    fill_starts(p, first_sample, micro);
 }
 
 /* Of rank 0, which has the counts of all. */
@@ -242,6 +284,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
             (m * c->layout.data + p->job->group_index[SN_GROUP_DATA]) * c->layout.micro_batch;
         fill(p, first[m], m);
     }
+    x->targets_in_step = count_targets(c, (int64_t)step * c->train.global_batch);
     x->step = step + 1;
     x->lr = (float)c->train.optimizer.lr;
     x->loss_sum = x->sq_norm = 0;
@@ -262,7 +305,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     if (s->out->see)
         s->out->see(s->out->seen, p->exec, p->job, step);
     if (comm->rank == 0) {
-        s->out->loss[step] = x->loss_sum / x->tokens_in_step;
+        s->out->loss[step] = x->loss_sum / x->targets_in_step;
         s->out->norm[step] = x->grad_norm;
         note_load(s, p, step);
     }
@@ -309,6 +352,7 @@ static bool evaluate(struct shared *s, struct place *p)
     struct sn_err err = {0};
     struct sn_scalars *x = sn_exec_scalars(p->exec);
     x->loss_sum = 0;
+    x->targets_in_step = count_targets(p->config, 1000000);
     for (; first < p->config->train.global_batch; first += group) {
         fill(p, 1000000 + first, 0);
         if (sn_exec_run(p->exec, e, &first, &err) != SN_OK)
@@ -317,7 +361,7 @@ static bool evaluate(struct shared *s, struct place *p)
     if (sn_exec_segment(p->exec, e, e->n_segments - 1, (struct sn_at){.micros = 1}, &err) != SN_OK)
         return failed(s, &err);
     if (p->job->rank == 0)
-        s->out->val_loss = x->loss_sum / x->tokens_in_step;
+        s->out->val_loss = x->loss_sum / x->targets_in_step;
     return true;
 }
 

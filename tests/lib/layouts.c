@@ -6,7 +6,7 @@
 
 enum { KEYS_MAX = 64, LINE_MAX_BYTES = 512 };
 
-enum section { MODEL, TRAIN, LAYOUT, NSECTIONS };
+enum section { MODEL, DATA, TRAIN, LAYOUT, NSECTIONS };
 
 struct key {
     enum section section;
@@ -50,6 +50,8 @@ static const struct key defaults[] = {
     {MODEL, "sliding_window", NULL},
     {MODEL, "global_every", NULL},
     {MODEL, "score_cap", NULL},
+    {DATA, "documents", NULL},
+    {DATA, "loss", NULL},
     {TRAIN, "global_batch", "12"},
     {TRAIN, "ramp", NULL},
     {TRAIN, "precision", NULL},
@@ -101,7 +103,7 @@ static enum sn_status take(struct layouts_line *l, struct keys *k, char *token, 
 
 static enum sn_status parse(struct layouts_line *l, const struct keys *k, struct sn_err *err)
 {
-    static const char *const names[] = {"model", "train", "layout"};
+    static const char *const names[] = {"model", "data", "train", "layout"};
     struct sn_str text = {0};
     for (int s = 0; s < NSECTIONS; s++) {
         sn_str_add(&text, "%s:\n", names[s]);

@@ -12,6 +12,9 @@ layout_tokens() { # prefix
     cat docs/STYLE.md LICENSE | tr -dc 'a-zA-Z \n.,:()/-' |
         LC_ALL=C tr 'a-zA-Z \n.,:()/\055' '\000-\074' >"$tmp/text"
     "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$1" --valid 0.2 >/dev/null
+    # The same in documents of 10 tokens or so: what is byte 10, the end of a line, is now the most frequent letter.
+    tr '\004\012' '\012\004' <"$tmp/text" >"$tmp/text-docs"
+    "$BUILD/bin/sennit-data" build --text "$tmp/text-docs" --documents lines -o "$1-docs" --valid 0.2 >/dev/null
     cut -c 1-64 "$tmp/text" >"$tmp/text-b"
     "$BUILD/bin/sennit-data" build --text "$tmp/text-b" -o "$1-b" --valid 0.2 >/dev/null
 }
@@ -45,7 +48,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|precision|freeze|lora|optimizer|global_batch|ramp|seed|blend)=/)
+            if ($i ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|precision|freeze|lora|optimizer|global_batch|ramp|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -88,6 +91,8 @@ layout_file() { # line path output
             }
             if (key ~ /^(family|layers|kv_heads|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
                 section = "model"
+            if (key ~ /^(documents|loss)$/)
+                section = "data"
             if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp)$/)
                 section = "train"
             value = substr($i, at + 1)
@@ -100,8 +105,12 @@ layout_file() { # line path output
         if ("blend" in apart) # of two sets, of which the second one has this weight, and another one in the second half
             print "data: {train: [{path: " tok ", weight: 1}, {path: " tok "-b, weight: " apart["blend"] ", valid: " tok "-b-valid}], " \
                 "valid: " tok "-valid, phases: [{from_step: " steps / 2 + 1 ", weights: {tok: 0.3, tok-b: 0.7}}]}"
-        else
-            print "data: {train: " tok ", valid: " tok "-valid}"
+        else {
+            if (order["data"] != "")
+                tok = tok "-docs"
+            put("data", "train", tok); put("data", "valid", tok "-valid")
+            show("data")
+        }
         show("model"); show("train"); show("layout")
         if (text["layout", "overlap"] == "auto") # by whose rates operations are put in order
             print "machine: {preset: laptop-cpu}"

@@ -95,11 +95,11 @@ __attribute__((unused)) static enum sn_status learner_step(struct speaker *p, in
     s->step = step;
     s->lr = (float)adamw.lr;
     s->loss_scale = 1;
-    s->tokens_in_step = BATCH * SEQ;
+    s->tokens_in_step = s->targets_in_step = BATCH * SEQ;
     s->loss_sum = s->sq_norm = 0;
     s->nonfinite = 0;
     SN_TRY(sn_exec_run(p->exec, &p->job->train, first, err));
-    *loss = s->loss_sum / s->tokens_in_step;
+    *loss = s->loss_sum / s->targets_in_step;
     return SN_OK;
 }
 

@@ -107,7 +107,7 @@ static const struct {
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
     {"data: {preset: b}\n",
-     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order"},
+     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss"},
     /* types */
     {"model: 3\n",
      "run.yaml:1:8: model: got '3'; want a mapping of keys"},

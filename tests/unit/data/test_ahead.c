@@ -12,8 +12,9 @@ enum { SEQ = 8, BATCH = 4, MICROS = 2, STEPS = 6, VOCAB = 100, TOKENS = BATCH * 
 enum { BAD_STEP = 4 }; /* a token of its last sample is no word */
 
 struct batch {
-    int32_t ids[TOKENS], targets[TOKENS];
+    int32_t ids[TOKENS], targets[TOKENS], starts[TOKENS];
     int64_t first[MICROS];
+    struct sn_sample_count count;
 };
 
 struct world {
@@ -41,9 +42,11 @@ static void begin(struct world *w, bool is_bad)
     w->config.train.steps = STEPS;
     sn_sets_take(&w->config.data.train, "ahead");
     w->config.data.order = SN_ORDER_SEQUENTIAL;
+    w->config.data.documents = SN_DOCUMENTS_APART;
     w->config.layout.micro_batch = BATCH / MICROS;
     if (sn_data_writer_create(&f, "ahead", 8, &err) != SN_OK ||
-        sn_data_writer_add(f, token, STEPS * BATCH * SEQ + 1, &err) != SN_OK ||
+        sn_data_writer_add(f, token, 37, &err) != SN_OK ||
+        sn_data_writer_add(f, token + 37, STEPS * BATCH * SEQ + 1 - 37, &err) != SN_OK ||
         sn_data_writer_finish(f, &err) != SN_OK ||
         sn_corpus_open_train(&w->corpus, &w->config, false, &err) != SN_OK) {
         printf("Bail out! %s\n", err.text);
@@ -60,7 +63,8 @@ static void begin(struct world *w, bool is_bad)
                                    .sequences = w->config.layout.micro_batch,
                                    .place = {.seq = SEQ},
                                    .ids = w->now.ids,
-                                   .targets = w->now.targets};
+                                   .targets = w->now.targets,
+                                   .starts = w->now.starts};
     if (sn_ahead_init(&w->ahead, &w->loader, TOKENS, MICROS, &err) != SN_OK)
         abort();
 }
@@ -76,7 +80,7 @@ static enum sn_status take(struct world *w, int64_t step, bool time, struct batc
                            struct sn_err *err)
 {
     memset(&w->now, 0xff, sizeof(w->now));
-    SN_TRY(sn_ahead_take(&w->ahead, &w->loader, step, MICROS, w->now.first, err));
+    SN_TRY(sn_ahead_take(&w->ahead, &w->loader, step, MICROS, w->now.first, &w->now.count, err));
     *seen = w->now;
     w->ahead.wanted = step < STEPS ? step + 1 : 0;
     if (time)
@@ -95,7 +99,8 @@ static void batches_are_those_that_are_read_in_time(void)
         ahead += w.ahead.step == step;
         enum sn_status st = take(&w, step, step != 3, &seen, &err);
         kept += memcmp(&w.now, &seen, sizeof(seen)) == 0; /* a device may still read it */
-        enum sn_status direct = sn_loader_step(&w.loader, step, MICROS, w.now.first, &err);
+        enum sn_status direct =
+            sn_loader_step(&w.loader, step, MICROS, w.now.first, &w.now.count, &err);
         want = w.now;
         same += st == SN_OK && direct == SN_OK && memcmp(&seen, &want, sizeof(want)) == 0;
     }

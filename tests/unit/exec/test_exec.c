@@ -81,7 +81,7 @@ static bool prepare_text(struct run *r, struct sn_config c, void (*edit)(struct 
     s->seed = 11;
     s->step = 1;
     s->loss_scale = 1;
-    s->tokens_in_step = 8 * 20;
+    s->tokens_in_step = s->targets_in_step = 8 * 20;
     return true;
 }
 

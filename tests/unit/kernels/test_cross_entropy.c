@@ -47,7 +47,7 @@ static bool right(const struct ce *p, enum sn_dtype t, float cap)
         kt_set(targets, r, 0, (double)((r * 7919 + 3) % p->vocab));
     kt_set(x, 0, p->vocab / 2, 20); /* one row is nearly decided */
     k.scalars = (struct sn_scalars){
-        .tokens_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
+        .targets_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
     if (p->in_place)
         kt_take(&k, 0, 0);
     else if (p->gradient)
@@ -83,7 +83,7 @@ static void extreme_logits_are_harmless(void)
 {
     float x[4] = {1e30f, -1e30f, -INFINITY, 1e30f}, loss = 0;
     int32_t target = 0;
-    struct sn_scalars s = {.tokens_in_step = 1, .loss_scale = 1};
+    struct sn_scalars s = {.targets_in_step = 1, .loss_scale = 1};
     struct sn_args a = {.in = {{x, SN_F32, 1, 4, 4}, {&target, SN_I32, 1, 1, 1}},
                         .out = {{x, SN_F32, 1, 4, 4}, {&loss, SN_F32, 1, 1, 1}},
                         .scalars = &s};
@@ -108,7 +108,7 @@ static void a_row_without_a_target_counts_nothing(enum sn_dtype t, bool parts)
     kt_set(x, 1, 4, INFINITY);
     kt_set(x, 3, 0, NAN);
     k.scalars = (struct sn_scalars){
-        .tokens_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
+        .targets_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
     if (parts) {
         struct sn_mat *part = kt_in(&k, 2, (struct kt_shape){SN_F32, ROWS, 3, 0});
         for (int64_t r = 0; r < ROWS; r++)

@@ -13,7 +13,7 @@ static const int64_t cut[] = {0, 8, 56, 72, 96};
 static const int order[] = {2, 0, 3, 1};
 enum { PARTS = 4 };
 
-static struct sn_scalars scalars = {.loss_scale = 1.0f, .tokens_in_step = 384.0};
+static struct sn_scalars scalars = {.loss_scale = 1.0f, .targets_in_step = 384.0};
 static void *scratch;
 
 static struct sn_mat mat(enum sn_dtype type, int64_t rows, int64_t cols)

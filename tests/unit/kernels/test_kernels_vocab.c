@@ -130,7 +130,7 @@ static void make_whole(struct kt *k, enum sn_dtype t, int64_t rows, int64_t voca
     kt_out(k, 0, (struct kt_shape){t, rows, vocab, 0}, SN_WRITE);
     kt_out(k, 1, (struct kt_shape){SN_F32, rows, 1, 0}, SN_WRITE);
     k->scalars = (struct sn_scalars){
-        .tokens_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
+        .targets_in_step = tokens, .loss_scale = (float)loss_scale, .loss_sum = 2.5};
 }
 
 /*
@@ -264,7 +264,7 @@ static float merged_loss(float parts[RANKS][3], float dx[2])
 {
     int32_t target = 0;
     float loss = 0, x[2] = {1.0f, NAN};
-    struct sn_scalars s = {.tokens_in_step = 1, .loss_scale = 1};
+    struct sn_scalars s = {.targets_in_step = 1, .loss_scale = 1};
     struct sn_args a = {
         .in = {{x, SN_F32, 1, 2, 2}, {&target, SN_I32, 1, 1, 1}, {parts, SN_F32, RANKS, 3, 3}},
         .out = {{dx, SN_F32, 1, 2, 2}, {&loss, SN_F32, 1, 1, 1}},
@@ -287,7 +287,7 @@ static void a_target_that_is_no_word_is_loud(void)
 {
     float x[4] = {0, 1, 2, 3}, loss = 0;
     int32_t target = 3;
-    struct sn_scalars s = {.tokens_in_step = 1, .loss_scale = 1};
+    struct sn_scalars s = {.targets_in_step = 1, .loss_scale = 1};
     struct sn_args a = {.in = {{x, SN_F32, 1, 4, 4}, {&target, SN_I32, 1, 1, 1}},
                         .out = {{0}, {&loss, SN_F32, 1, 1, 1}},
                         .attr = {.vocab.words = 3},

@@ -149,11 +149,16 @@ static bool other_weight(struct sn_program *p, int at, struct dice *d)
 static bool other_number(struct sn_program *p, int at, struct dice *d)
 {
     (void)d;
+    int starts;
     struct sn_attr *a = &p->ops[at].attr;
     switch (p->ops[at].kind) {
     case SN_OP_ATTENTION:
-    case SN_OP_ATTENTION_DX:
-        a->attention.scale *= 2;
+    case SN_OP_ATTENTION_DX: /* where documents are apart: they see each other */
+        starts = p->ops[at].kind == SN_OP_ATTENTION ? SN_ATTENTION_STARTS : SN_ATTENTION_DX_STARTS;
+        if (p->ops[at].in[starts].buf >= 0)
+            p->ops[at].in[starts] = sn_no_view;
+        else
+            a->attention.scale *= 2;
         return true;
     case SN_OP_RMSNORM:
     case SN_OP_LAYERNORM:

@@ -1,0 +1,36 @@
+/*
+ * sample.h - what data.documents and data.loss make of a sample: which of its tokens are to be
+ * predicted, and which its queries see.
+ *
+ * Sample i of S tokens has inputs i S .. i S + S - 1 of its file, and each one's target is the token
+ * behind it. A target counts unless the file's mask leaves it out or, where documents are apart, it
+ * is the first token of a document: what is before it is of another one.
+ *
+ * Knows nothing of ranks, as lib/data/data.h does not.
+ */
+#ifndef SN_SAMPLE_H
+#define SN_SAMPLE_H
+
+#include "lib/data/data.h"
+
+/* Sums over samples. */
+struct sn_sample_count {
+    int64_t targets;          /* that count */
+    double keys, window_keys; /* that queries see without a window, and with model.sliding_window;
+                               * each query's own is half of one (kernels/mask.h) */
+};
+
+/* Of all samples alike: is nothing left out, and does no document begin anew? */
+bool sn_samples_are_plain(const struct sn_config *c);
+/* Add what sample i has. */
+void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i,
+                     struct sn_sample_count *sum);
+/* Targets of sample i that do not count become SN_NO_TARGET. */
+void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64_t i,
+                       int32_t *targets);
+/* The position of the first token that each of the S queries sees: where documents are apart, that
+ * of its document's first token here. */
+void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i,
+                      int32_t *starts);
+
+#endif
