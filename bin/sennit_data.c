@@ -30,6 +30,8 @@ static const char usage[] =
     "  --text               the bytes of the files are the tokens (vocabulary 256)\n"
     "  --tokens             the files hold tokens: decimal numbers with blanks between them\n"
     "  --tokens-dtype TYPE  text (default), or binary: u8, i8, u16, i16, u32, i32, i64\n"
+    "  --masked             decimal tokens with - before them, such as -17, do not count as\n"
+    "                       targets (data.loss: mask); also writes PREFIX.mask\n"
     "  -o, --output PREFIX  where to write\n"
     "  --valid FRACTION     put this last share of the tokens into PREFIX-valid\n"
     "  --vocab N            refuse tokens outside 0 .. N-1; N < 65500 also saves space\n"
@@ -49,11 +51,24 @@ static const char usage[] =
     "  --document N         show tokens of this document (default 0)\n"
     "  --tokens N           show this many of its tokens (default 32)\n"
     "  --text               show them as text too\n"
+    "Tokens that PREFIX.mask leaves out have a - before them.\n"
     "  --json               report as JSON\n"
     "\n"
     "sennit-data --help, --version. Exit 0: done, 1: the work failed, 2: bad usage or input.\n";
 
-enum option_code { TEXT = 256, TOKENS, TYPE, VALID, VOCAB, RAW, DOCUMENTS, DOCUMENT, JSON, HELP };
+enum option_code {
+    TEXT = 256,
+    TOKENS,
+    MASKED,
+    TYPE,
+    VALID,
+    VOCAB,
+    RAW,
+    DOCUMENTS,
+    DOCUMENT,
+    JSON,
+    HELP
+};
 
 static enum sn_status bad_option(int code, char **argv, struct sn_err *err)
 {
@@ -124,6 +139,9 @@ static enum sn_status parse_build_option(int code, char **argv, struct build_lin
     case TOKENS:
         line->has_tokens = true;
         return SN_OK;
+    case MASKED:
+        line->build.masked = true;
+        return SN_OK;
     case TYPE:
         line->has_type = true;
         return parse_type(&line->build, err);
@@ -169,6 +187,9 @@ static enum sn_status settle(struct build_line *line, struct sn_err *err)
         return sn_fail(err, SN_EINPUT,
                        "sennit-data build: --tokens-dtype is for --tokens; leave it "
                        "out with --text");
+    if (b->masked && (line->has_text || b->binary_code != 0))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-data build: --masked is for decimal --tokens; leave it out");
     bool is_binary = line->has_tokens && b->binary_code != 0;
     if (is_binary && line->documents > SN_DOCUMENTS_FILES)
         return sn_fail(err, SN_EINPUT,
@@ -206,6 +227,7 @@ static enum sn_status build(int argc, char **argv, struct sn_str *out, struct sn
     static const struct option options[] = {
         {"text", no_argument, NULL, TEXT},
         {"tokens", no_argument, NULL, TOKENS},
+        {"masked", no_argument, NULL, MASKED},
         {"tokens-dtype", required_argument, NULL, TYPE},
         {"output", required_argument, NULL, 'o'},
         {"valid", required_argument, NULL, VALID},

@@ -18,11 +18,10 @@ enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const st
     SN_TRY(sn_data_open_mask(d, err));
     if (sn_data_mask_counted(sn_data_mask(d)) > 0)
         return SN_OK;
-    return sn_fail(
-        err, SN_EINPUT,
-        "%s: data.loss: by the mask of %s no token counts; write one with other roles, or "
-        "set data.loss: all",
-        c->path, path);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: data.loss: by the mask of %s no token counts; write another, or "
+                   "set data.loss: all",
+                   c->path, path);
 }
 
 static enum sn_status open_set(struct sn_corpus *out, const char *path, const struct sn_config *c,

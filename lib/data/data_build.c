@@ -27,11 +27,12 @@ struct builder {
     int64_t offset, line, column; /* of the next byte in the file */
     int newlines;                 /* in a row before it */
     bool has_text;                /* the document holds more than empty lines */
-    bool in_number;
+    bool in_number, is_left_out;  /* the number's '-' was there */
     int64_t number;
     size_t len, used; /* bytes in the block of input, tokens in the block of tokens */
     unsigned char input[BLOCK];
     int32_t tokens[BLOCK];
+    uint8_t counts[BLOCK]; /* where want->masked */
 };
 
 /* --- input ------------------------------------------------------------------------------- */
@@ -89,7 +90,8 @@ static enum sn_status fill(struct builder *b, struct sn_err *err)
 
 static enum sn_status flush_tokens(struct builder *b, struct sn_err *err)
 {
-    SN_TRY(sn_data_writer_append(b->writer, b->tokens, (int64_t)b->used, err));
+    SN_TRY(sn_data_writer_append_masked(b->writer, b->tokens, b->want->masked ? b->counts : NULL,
+                                        (int64_t)b->used, err));
     b->used = 0;
     return SN_OK;
 }
@@ -98,7 +100,9 @@ static enum sn_status put_token(struct builder *b, int64_t token, struct sn_err 
 {
     if (b->used == BLOCK)
         SN_TRY(flush_tokens(b, err));
+    b->counts[b->used] = !b->is_left_out;
     b->tokens[b->used++] = (int32_t)token;
+    b->is_left_out = false;
     return SN_OK;
 }
 
@@ -190,7 +194,12 @@ static enum sn_status take_decimal(struct builder *b, struct sn_err *err)
             if (b->number < far_too_large)
                 b->number = b->number * 10 + (c - '0');
             b->in_number = true;
+        } else if (c == '-' && b->want->masked && !b->in_number && !b->is_left_out) {
+            SN_TRY(cut_before(b, c, err));
+            b->is_left_out = true;
         } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
+            if (b->is_left_out && !b->in_number)
+                return no_digit(b, c, err); /* a '-' with nothing behind it */
             SN_TRY(end_number(b, err));
             SN_TRY(cut_before(b, c, err));
         } else {
@@ -240,6 +249,8 @@ static enum sn_status take_file(struct builder *b, struct sn_err *err)
         b->offset += (int64_t)b->len;
         SN_TRY(fill(b, err));
     }
+    if (b->is_left_out && !b->in_number)
+        return no_digit(b, '\n', err);
     SN_TRY(end_number(b, err));
     return end_document(b, err);
 }
@@ -273,6 +284,8 @@ static enum sn_status write_documents(struct builder *b, struct sn_err *err)
     int code = choose_code(want);
     b->limit = want->vocab > 0 ? want->vocab - 1 : sn_token_type_find(code)->max;
     SN_TRY(sn_data_writer_create(&b->writer, want->prefix, code, err));
+    if (want->masked)
+        SN_TRY(sn_data_writer_add_mask(b->writer, want->prefix, err));
     for (int i = 0; i < want->n_files; i++) {
         SN_TRY(open_input(b, want->files[i], err));
         enum sn_status st = take_file(b, err);

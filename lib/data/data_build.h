@@ -19,6 +19,7 @@ struct sn_data_build {
     int binary_code; /* dtype code of a SN_SOURCE_BINARY */
     enum sn_data_documents documents;
     int64_t vocab; /* 0: not known */
+    bool masked;   /* of decimal tokens: those behind a '-' do not count (lib/data/mask.h) */
     bool raw;      /* take files that are packed or structured as they are */
     double valid;  /* share of the tokens, 0 .. 1, that goes to PREFIX-valid; 0: none */
     int stop_fd;   /* the work ends when this becomes readable; -1: never */

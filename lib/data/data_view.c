@@ -7,6 +7,7 @@
 #include "lib/base/plain.h"
 #include "lib/data/data_format.h"
 #include "lib/data/data_tokenizer.h"
+#include "lib/data/mask.h"
 
 /* --- text ---------------------------------------------------------------------------------- */
 
@@ -97,11 +98,29 @@ void sn_data_built_format(const struct sn_data_build *b, const struct sn_data_in
 /* --- one document ------------------------------------------------------------------------ */
 
 struct shown {
-    int64_t first, end;    /* sequences of the document */
-    int64_t tokens;        /* in the document */
-    int64_t *list, listed; /* the first of them */
-    struct sn_bytes text;  /* of these */
+    int64_t first, end;        /* sequences of the document */
+    int64_t tokens;            /* in the document */
+    int64_t *list, listed;     /* the first of them */
+    struct sn_bytes text;      /* of these */
+    struct sn_data_mask *mask; /* or NULL */
+    uint8_t *counts;           /* of these; NULL: there is no mask */
 };
+
+static enum sn_status find_mask(const struct sn_data *d, const struct sn_data_view *view,
+                                struct shown *shown, struct sn_err *err)
+{
+    struct sn_data_info info;
+    sn_data_info(d, &info);
+    if (!sn_data_mask_exists(view->prefix))
+        return SN_OK;
+    SN_TRY(sn_data_mask_open(&shown->mask, view->prefix, info.tokens, err));
+    shown->counts = sn_alloc_n((size_t)shown->listed + 1, sizeof(*shown->counts));
+    if (!shown->counts)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory for its mask", view->prefix);
+    sn_data_mask_read(shown->mask, sn_data_document_token(d, view->document), shown->listed,
+                      shown->counts);
+    return SN_OK;
+}
 
 /* The text of the tokens as bytes: by the tokenizer that made them, or they are bytes themselves. */
 static enum sn_status find_text(const struct sn_data_view *view, struct shown *shown,
@@ -139,7 +158,16 @@ static enum sn_status collect(const struct sn_data *d, const struct sn_data_view
                        view->prefix, (long long)want);
     for (int64_t i = shown->first; i < shown->end && shown->listed < want; i++)
         shown->listed += sn_data_sequence(d, i, shown->list + shown->listed, want - shown->listed);
+    SN_TRY(find_mask(d, view, shown, err));
     return view->as_text ? find_text(view, shown, err) : SN_OK;
+}
+
+/* Of the whole file. */
+static void add_mask(struct sn_str *s, const struct sn_data_info *info, const struct shown *shown)
+{
+    if (shown->mask)
+        sn_str_add(s, "mask: %lld of %lld tokens count; others have a - before them\n",
+                   (long long)sn_data_mask_counted(shown->mask), (long long)info->tokens);
 }
 
 static void add_document(struct sn_str *s, const struct sn_data_view *view,
@@ -152,7 +180,8 @@ static void add_document(struct sn_str *s, const struct sn_data_view *view,
         sn_str_add(s, ", the first %lld:", (long long)shown->listed);
     sn_str_add(s, "\n");
     for (int64_t i = 0; i < shown->listed; i++)
-        sn_str_add(s, "%s%lld", i ? " " : "", (long long)shown->list[i]);
+        sn_str_add(s, "%s%s%lld", i ? " " : "", shown->counts && !shown->counts[i] ? "-" : "",
+                   (long long)shown->list[i]);
     if (shown->listed > 0)
         sn_str_add(s, "\n");
     if (view->as_text) {
@@ -171,6 +200,10 @@ static void add_document_json(struct sn_str *s, const struct sn_data_view *view,
     for (int64_t i = 0; i < shown->listed; i++)
         sn_str_add(s, "%s%lld", i ? ", " : "", (long long)shown->list[i]);
     sn_str_add(s, "]");
+    for (int64_t i = 0; i < shown->listed && shown->counts; i++)
+        sn_str_add(s, "%s%d", i ? ", " : ", \"first_counts\": [", shown->counts[i]);
+    if (shown->counts && shown->listed > 0)
+        sn_str_add(s, "]");
     if (view->as_text) {
         struct sn_str text = {0};
         sn_data_text(&text, shown->text.p, shown->text.len, true);
@@ -196,15 +229,20 @@ enum sn_status sn_data_view_format(const struct sn_data *d, const struct sn_data
     if (st == SN_OK && view->as_json) {
         sn_str_add(out, "{");
         sn_data_counts_json(out, view->prefix, "", &info);
+        if (shown.mask)
+            sn_str_add(out, ", \"counted\": %lld", (long long)sn_data_mask_counted(shown.mask));
         if (has_document)
             add_document_json(out, view, &shown);
         sn_str_add(out, "}\n");
     } else if (st == SN_OK) {
         sn_data_counts(out, view->prefix, "", &info);
+        add_mask(out, &info, &shown);
         if (has_document)
             add_document(out, view, &shown);
     }
     sn_bytes_fini(&shown.text);
+    sn_data_mask_close(shown.mask);
+    sn_free(shown.counts);
     sn_free(shown.list);
     return st;
 }

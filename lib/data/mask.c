@@ -44,7 +44,7 @@ enum sn_status sn_data_mask_check(const void *bytes, size_t len, int64_t tokens,
     if (len < HEADER_BYTES || memcmp(p, MAGIC, 8) != 0)
         return sn_fail(err, SN_EINPUT,
                        "%s: byte 0: this is no mask, which begins with SNTMASK; 'sennit-data "
-                       "tokenize --train-on ROLE' writes one",
+                       "build --tokens --masked' writes one",
                        name);
     int64_t version = sn_le_i64(p + 8), has = sn_le_i64(p + 16), counted = sn_le_i64(p + 24);
     if (version != 1)
@@ -80,9 +80,8 @@ enum sn_status sn_data_mask_open(struct sn_data_mask **out, const char *prefix, 
     struct sn_data_mask *m = sn_alloc(sizeof(*m));
     if (!m)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open its mask", prefix);
-    enum sn_status st =
-        sn_data_map(&m->file, prefix, "mask",
-                    "'sennit-data tokenize --chat TEMPLATE --train-on ROLE' writes one", err);
+    enum sn_status st = sn_data_map(&m->file, prefix, "mask",
+                                    "'sennit-data build --tokens --masked' writes one", err);
     if (st == SN_OK)
         st = sn_data_mask_check(m->file.bytes, m->file.len, tokens, m->file.path, err);
     if (st != SN_OK) {

@@ -1,6 +1,6 @@
 /*
  * report_step.c - what the report of a step says of targets, routers, the machine's peak; and what sets of
- * data have given.
+ * data have given. And whether what a step has sent is what was planned.
  */
 #include "lib/base/log.h"
 #include "lib/exec/accelerator.h"
@@ -77,4 +77,25 @@ enum sn_status sn_trainer_report_sets(struct sn_trainer *t, struct sn_err *err)
                                       .epochs = (double)given / (double)b->samples[i]};
     }
     return sn_metrics_sets(t->metrics, step, r, b->n, err);
+}
+
+enum sn_status sn_trainer_check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
+{
+    int64_t sent[SN_NAXES] = {0};
+    sn_exec_take_sent(t->exec, sent);
+    struct sn_routed routed = sn_exec_take_routed(t->exec);
+    sent[SN_AXIS_EXPERT] -= routed.exchanged;
+    sent[SN_AXIS_TENSOR] -= routed.gathered;
+    sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
+    sent[SN_AXIS_WORLD] -= sn_trainer_watch_sent(t);    /* the same */
+    int64_t off_plan[SN_NAXES] = {0};
+    sn_exec_take_off_plan(t->exec, off_plan);
+    for (int a = 0; a < SN_NAXES; a++)
+        if (sent[a] - off_plan[a] != t->sent_by_rank[a])
+            return sn_fail(err, SN_EFAIL,
+                           "step %lld: rank %d sent %lld bytes on the %s axis where the plan says "
+                           "%lld; this is a defect of sennit, please report it with the run file",
+                           (long long)step, t->env.comm->rank, (long long)(sent[a] - off_plan[a]),
+                           sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
+    return SN_OK;
 }

@@ -202,27 +202,6 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     sn_trainer_save_report(t, s->agree);
 }
 
-static enum sn_status check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err)
-{
-    int64_t sent[SN_NAXES] = {0};
-    sn_exec_take_sent(t->exec, sent);
-    struct sn_routed routed = sn_exec_take_routed(t->exec);
-    sent[SN_AXIS_EXPERT] -= routed.exchanged;
-    sent[SN_AXIS_TENSOR] -= routed.gathered;
-    sent[SN_AXIS_WORLD] -= sn_trainer_snapshot_sent(t); /* exactly what is planned for it */
-    sent[SN_AXIS_WORLD] -= sn_trainer_watch_sent(t);    /* the same */
-    int64_t off_plan[SN_NAXES] = {0};
-    sn_exec_take_off_plan(t->exec, off_plan);
-    for (int a = 0; a < SN_NAXES; a++)
-        if (sent[a] - off_plan[a] != t->sent_by_rank[a])
-            return sn_fail(err, SN_EFAIL,
-                           "step %lld: rank %d sent %lld bytes on the %s axis where the plan says "
-                           "%lld; this is a defect of sennit, please report it with the run file",
-                           (long long)step, t->env.comm->rank, (long long)(sent[a] - off_plan[a]),
-                           sn_axis_name((enum sn_axis)a), (long long)t->sent_by_rank[a]);
-    return SN_OK;
-}
-
 enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err)
 {
     double t0 = sn_clock();
@@ -238,7 +217,7 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
     SN_TRY(sn_exec_run(t->exec, &t->job->train, t->first_sample, err));
     SN_TRY(sn_trainer_record_end(t, step, err));
     SN_TRY(sn_trainer_snapshot_end(t, err));
-    SN_TRY(check_traffic(t, step, err));
+    SN_TRY(sn_trainer_check_traffic(t, step, err));
     const struct sn_scalars *s = sn_exec_scalars(t->exec);
     t->state.scalars.step = step;
     t->state.scalars.tokens += (int64_t)s->tokens_in_step;

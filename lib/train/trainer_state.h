@@ -149,6 +149,8 @@ void sn_trainer_take_scalars(struct sn_trainer *t);
 
 /* report_step.c: into the report of a step, of a model with experts. Once, after the first step: the
  * FLOP/s of all ranks. */
+/* SN_EFAIL: this rank has sent other bytes in the step than the plan says. */
+enum sn_status sn_trainer_check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err);
 /* So many tokens of the step's batch are to be predicted. */
 void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets);
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);

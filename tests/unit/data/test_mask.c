@@ -143,8 +143,8 @@ static void each_bad_field_is_named(void)
         const char *sentence;
     } bad[] = {
         {0, 'X',
-         "m: byte 0: this is no mask, which begins with SNTMASK; 'sennit-data tokenize --train-on "
-         "ROLE' writes one"},
+         "m: byte 0: this is no mask, which begins with SNTMASK; 'sennit-data build --tokens "
+         "--masked' writes one"},
         {8, 2, "m: byte 8: version 2 of the format; want version 1"},
         {16, 12, "m: byte 16: a mask of 12 tokens, but the .bin has 11; copy or write both again"},
         {24, 12, "m: byte 24: 12 of 11 tokens count; copy or write it again"},
@@ -167,8 +167,7 @@ static void each_bad_field_is_named(void)
     enum sn_status st = sn_data_mask_open(&m, "nowhere", 11, &err);
     tap_text(
         st == SN_EINPUT ? err.text : "opened",
-        "nowhere.mask: there is no such file; 'sennit-data tokenize --chat TEMPLATE --train-on "
-        "ROLE' writes one",
+        "nowhere.mask: there is no such file; 'sennit-data build --tokens --masked' writes one",
         "a mask that is not there is refused");
 }
 
