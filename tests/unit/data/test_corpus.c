@@ -72,6 +72,7 @@ static void rows_of(int32_t first[BATCH], const struct world *w, int64_t step, i
     for (int rank = 0; rank < ranks; rank++) {
         int32_t ids[BATCH * SEQ], targets[BATCH * SEQ];
         int64_t number[BATCH];
+        struct sn_sample_count count;
         struct sn_err err = {0};
         struct sn_loader l = {.config = &w->config,
                               .corpus = &w->corpus,
@@ -82,7 +83,7 @@ static void rows_of(int32_t first[BATCH], const struct world *w, int64_t step, i
                               .place = {.seq = SEQ},
                               .ids = ids,
                               .targets = targets};
-        if (sn_loader_step(&l, step, micros, number, &err) != SN_OK)
+        if (sn_loader_step(&l, step, micros, number, &count, &err) != SN_OK)
             abort();
         for (int m = 0; m < micros; m++)
             for (int i = 0; i < sequences; i++)
