@@ -156,7 +156,7 @@ static bool other_number(struct sn_program *p, int at, struct dice *d)
     case SN_OP_ATTENTION_DX: /* where documents are apart: they see each other */
         starts = p->ops[at].kind == SN_OP_ATTENTION ? SN_ATTENTION_STARTS : SN_ATTENTION_DX_STARTS;
         if (p->ops[at].in[starts].buf >= 0)
-            p->ops[at].in[starts] = sn_no_view;
+            p->ops[at].in[starts] = (struct sn_view){.buf = -1};
         else
             a->attention.scale *= 2;
         return true;
