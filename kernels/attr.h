@@ -56,6 +56,7 @@ struct sn_vocab_attr {
     int64_t words; /* of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t first; /* the first word here */
     float cap;     /* of logits z, in whose place are cap tanh(z / cap); 0: none */
+    float z_loss;  /* CROSS_ENTROPY: weight of lse^2; AGREE: not 0: its sum is agreed on, too */
 };
 
 struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
@@ -68,6 +69,7 @@ struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
 /* Optimizers, CLIP_SCALE */
 struct sn_optimizer_attr {
     float beta1, beta2, eps, momentum, decay;
+    float rate;         /* what scalars.lr is multiplied by; 0: 1 */
     bool dynamic_scale; /* CLIP_SCALE: fp16 loss scaling is on */
 };
 

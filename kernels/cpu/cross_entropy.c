@@ -2,7 +2,9 @@
  * cross_entropy.c - row_loss = lse - logit[target], and its gradient in one more pass.
  *
  *   m = max_c x_c      lse = m + ln sum_c e^(x_c - m)
- *   dlogits = (e^(x - lse) - onehot) * loss_scale / targets_in_step
+ *   dlogits = (e^(x - lse) (1 + 2 z lse) - onehot) * loss_scale / targets_in_step
+ *
+ * where z is the weight of lse^2 beside the loss (Chowdhery et al., PaLM, arXiv 2204.02311, 5).
  *
  * A row belongs to one thread and is summed in pieces (ce_part.c). With the parts (m_p, s_p, t_p)
  * of several ranks, in rank order and in double, so that every rank gets the same bits:
@@ -89,6 +91,8 @@ static __attribute__((noinline)) void through_cap(const float *v, int64_t n, flo
 
 static void row_gradient(const struct sn_args *a, int64_t r, double lse, float scale, float *wide)
 {
+    double z = (double)a->attr.vocab.z_loss;
+    float of_softmax = z != 0 ? (float)((double)scale * (1.0 + 2.0 * z * lse)) : scale;
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
                         *dx = &a->out[SN_CROSS_ENTROPY_DLOGITS];
     int64_t target = sn_ce_column(a, r), words = sn_ce_words(a);
@@ -103,7 +107,7 @@ static void row_gradient(const struct sn_args *a, int64_t r, double lse, float s
         float *to = dx->dtype == SN_F32 ? (float *)out : wide;
         if (cap > 0)
             through_cap(v, n, cap, slope);
-        gradient_piece(v, n, split, scale, to);
+        gradient_piece(v, n, split, of_softmax, to);
         if (target >= c && target < c + n)
             to[target - c] -= scale;
         for (int64_t i = 0; i < n && cap > 0; i++)
@@ -118,6 +122,8 @@ static void row_of_nothing(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *dx = &a->out[SN_CROSS_ENTROPY_DLOGITS];
     *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_LOSS], r) = 0.0f;
+    if (a->out[SN_CROSS_ENTROPY_ROW_Z].p)
+        *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_Z], r) = 0.0f;
     if (dx->p)
         memset(sn_mat_row(dx, r), 0, (size_t)dx->cols * sn_dtype_size(dx->dtype));
 }
@@ -125,7 +131,8 @@ static void row_of_nothing(const struct sn_args *a, int64_t r)
 SN_KERNEL(sn_cross_entropy)
 {
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
-                        *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS];
+                        *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS],
+                        *squares = &a->out[SN_CROSS_ENTROPY_ROW_Z];
     struct sn_scalars *s = a->scalars;
     float scale = (float)((double)s->loss_scale / s->targets_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -137,6 +144,8 @@ SN_KERNEL(sn_cross_entropy)
         }
         struct row row = a->in[SN_CROSS_ENTROPY_PARTS].p ? row_merged(a, r) : row_here(a, r, wide);
         *(float *)sn_mat_row(losses, r) = (float)(row.lse - (double)row.chosen);
+        if (squares->p)
+            *(float *)sn_mat_row(squares, r) = (float)(row.lse * row.lse);
         if (a->out[SN_CROSS_ENTROPY_DLOGITS].p)
             row_gradient(a, r, row.lse, scale, wide);
     }
@@ -145,6 +154,8 @@ SN_KERNEL(sn_cross_entropy)
         double loss = (double)*(const float *)sn_mat_row(losses, r);
         s->loss_sum += shift != 0 ? sn_exact_round(loss, shift) : loss;
     }
+    for (int64_t r = 0; r < x->rows && squares->p; r++)
+        s->head_z_sum += (double)*(const float *)sn_mat_row(squares, r);
     return 0;
 }
 

@@ -17,14 +17,15 @@ static struct rates rates_of(const struct sn_args *a)
     const struct sn_scalars *s = a->scalars;
     double b1 = (double)a->attr.optimizer.beta1, b2 = (double)a->attr.optimizer.beta2,
            t = (double)s->adam_count;
-    double lr = (double)s->lr;
+    float lr32 = s->lr * (a->attr.optimizer.rate > 0 ? a->attr.optimizer.rate : 1.0f);
+    double lr = (double)lr32;
     return (struct rates){.grad = s->grad_scale,
                           .b1 = (float)b1,
                           .c1 = (float)(1.0 - b1),
                           .b2 = (float)b2,
                           .c2 = (float)(1.0 - b2),
                           .shrink = (float)(1.0 - lr * (double)a->attr.optimizer.decay),
-                          .lr = s->lr,
+                          .lr = lr32,
                           .step = (float)(lr / (1.0 - pow(b1, t))),
                           .root_scale = (float)(1.0 / sqrt(1.0 - pow(b2, t))),
                           .eps = a->attr.optimizer.eps,

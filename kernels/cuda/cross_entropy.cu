@@ -42,6 +42,8 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
 {
     enum { N = A::N };
     float scale = (float)((double)a.scalars->loss_scale / a.scalars->targets_in_step);
+    double z = (double)a.attr.vocab.z_loss;
+    float of_softmax = z != 0 ? (float)((double)scale * (1.0 + 2.0 * z * lse)) : scale;
     float high = (float)lse, low = (float)(lse - (double)high);
     float cap = a.attr.vocab.cap;
     int64_t words = sn_ce_words(a);
@@ -51,7 +53,7 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
         A::load(a.in[SN_CROSS_ENTROPY_LOGITS], r, c, v);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float x = sn_ce_capped(v[i], cap), g = expf((x - high) - low) * scale;
+            float x = sn_ce_capped(v[i], cap), g = expf((x - high) - low) * of_softmax;
             g = c + i == target ? g - scale : g;
             g = cap > 0 ? g * (1.0f - (x / cap) * (x / cap)) : g;
             v[i] = c + i < words ? g : 0.0f;
@@ -60,14 +62,24 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
     }
 }
 
+/* The row's loss and, where it is wanted, the square of its log-sum-exp. */
+static __device__ __forceinline__ void put_row(const struct sn_args &a, int64_t r, float loss,
+                                               float square)
+{
+    const struct sn_mat &losses = a.out[SN_CROSS_ENTROPY_ROW_LOSS],
+                        &squares = a.out[SN_CROSS_ENTROPY_ROW_Z];
+    ((float *)losses.p)[r * losses.ld] = loss;
+    if (squares.p)
+        ((float *)squares.p)[r * squares.ld] = square;
+}
+
 template <class A>
 static __device__ __forceinline__ void row_of_nothing(const struct sn_args &a, int64_t r)
 {
     enum { N = A::N };
     const float zero[N] = {0};
     if (threadIdx.x == 0)
-        ((float *)a.out[SN_CROSS_ENTROPY_ROW_LOSS].p)[r * a.out[SN_CROSS_ENTROPY_ROW_LOSS].ld] =
-            0.0f;
+        put_row(a, r, 0.0f, 0.0f);
     if (!a.out[SN_CROSS_ENTROPY_DLOGITS].p)
         return;
     for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[SN_CROSS_ENTROPY_LOGITS].cols;
@@ -98,25 +110,35 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
                                                    a.attr.vocab.cap);
         }
         if (threadIdx.x == 0)
-            ((float *)a.out[SN_CROSS_ENTROPY_ROW_LOSS].p)[r * a.out[SN_CROSS_ENTROPY_ROW_LOSS].ld] =
-                (float)(row.lse - (double)row.chosen);
+            put_row(a, r, (float)(row.lse - (double)row.chosen), (float)(row.lse * row.lse));
         __syncthreads(); /* dlogits may take the place of the logits: the target has been read */
         if (a.out[SN_CROSS_ENTROPY_DLOGITS].p)
             gradient<A>(a, r, row.lse, target);
     }
 }
 
+/* The sum of a column, for all threads. */
+static __device__ double column_sum(const struct sn_mat &m, double *room)
+{
+    int64_t each = (m.rows + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
+    double sum = 0;
+    for (int64_t r = first; r < first + each && r < m.rows; r++)
+        sum += (double)((const float *)m.p)[r * m.ld];
+    return sn_row_sum(sum, room);
+}
+
 static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct sn_args a)
 {
-    __shared__ double room[SN_WARP];
-    const struct sn_mat &losses = a.out[SN_CROSS_ENTROPY_ROW_LOSS];
-    int64_t each = (losses.rows + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
-    double sum = 0;
-    for (int64_t r = first; r < first + each && r < losses.rows; r++)
-        sum += (double)((const float *)losses.p)[r * losses.ld];
-    sum = sn_row_sum(sum, room);
-    if (threadIdx.x == 0)
-        a.scalars->loss_sum += sum;
+    __shared__ double room[SN_WARP], room_of_squares[SN_WARP];
+    bool has_squares = a.out[SN_CROSS_ENTROPY_ROW_Z].p != NULL;
+    double sum = column_sum(a.out[SN_CROSS_ENTROPY_ROW_LOSS], room);
+    double squares =
+        has_squares ? column_sum(a.out[SN_CROSS_ENTROPY_ROW_Z], room_of_squares) : 0.0;
+    if (threadIdx.x != 0)
+        return;
+    a.scalars->loss_sum += sum;
+    if (has_squares)
+        a.scalars->head_z_sum += squares;
 }
 
 SN_CUDA_OP(cross_entropy)

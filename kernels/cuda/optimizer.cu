@@ -17,14 +17,15 @@ static __device__ struct rates rates_of(const struct sn_args &a)
     const struct sn_scalars *s = a.scalars;
     double b1 = (double)a.attr.optimizer.beta1, b2 = (double)a.attr.optimizer.beta2,
            t = (double)s->adam_count;
-    double lr = (double)s->lr;
+    float lr32 = s->lr * (a.attr.optimizer.rate > 0 ? a.attr.optimizer.rate : 1.0f);
+    double lr = (double)lr32;
     struct rates k = {s->grad_scale,
                       (float)b1,
                       (float)(1.0 - b1),
                       (float)b2,
                       (float)(1.0 - b2),
                       (float)(1.0 - lr * (double)a.attr.optimizer.decay),
-                      s->lr,
+                      lr32,
                       (float)(lr / (1.0 - pow(b1, t))),
                       (float)(1.0 / sqrt(1.0 - pow(b2, t))),
                       a.attr.optimizer.eps,

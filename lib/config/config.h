@@ -109,6 +109,20 @@ struct sn_lora_config {
     char init_from[SN_PATH_MAX]; /* "": A random, B zero */
 };
 
+/* Parameters with a learning rate or a decay of their own: those of the first pattern that matches. */
+struct sn_groups_config {
+    int n_names;
+    char names[SN_FREEZE_MAX][SN_NAME_MAX];
+    struct sn_floats lr;           /* factors; empty: 1 */
+    struct sn_floats weight_decay; /* empty: as all others' */
+};
+
+/* Hyperparameters that are those of a narrower model (rules_mup.c). */
+struct sn_mup_config {
+    int base_width;    /* its model.hidden; 0: none */
+    int base_head_dim; /* features of its heads; 0: as many as here */
+};
+
 /* Smaller batches before those of global_batch sequences (lib/config/batch.h). */
 enum { SN_RAMP_MAX = 64 };
 struct sn_ramp_config {
@@ -136,8 +150,11 @@ struct sn_train_config {
     int64_t eval_every; /* 0: never */
     int eval_sequences;
     double loss_scale; /* 0: dynamic */
+    double z_loss;     /* weight of the square of the logits' log-sum-exp; 0: none */
     int n_freeze;
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
+    struct sn_groups_config groups;
+    struct sn_mup_config mup;
     struct sn_lora_config lora;
 };
 

@@ -18,6 +18,9 @@ _Static_assert(offsetof(struct sn_train_config, freeze) ==
                    offsetof(struct sn_lora_config, targets) ==
                        offsetof(struct sn_lora_config, n_targets) + offsetof(struct sn_words, word),
                "lists of names lie as struct sn_words does");
+_Static_assert(offsetof(struct sn_groups_config, names) ==
+                   offsetof(struct sn_groups_config, n_names) + offsetof(struct sn_words, word),
+               "a list of names lies as struct sn_words does");
 _Static_assert(offsetof(struct sn_train_config, init_changes) ==
                    offsetof(struct sn_train_config, n_init_changes) +
                        offsetof(struct sn_words, word),
@@ -296,7 +299,7 @@ const struct sn_key sn_keys[] = {
     {ROW("train.optimizer.lr", FLOAT, AT(train.optimizer.lr), "Highest learning rate."),
         RANGE(0, 100, NULL), DEFAULT("3e-4"), DECIDES},
     SN_HYPERS(HYPER)
-    {ROW("train.optimizer.weight_decay", FLOAT, AT(train.optimizer.weight_decay), "Decoupled weight decay of matrices."),
+    {ROW("train.optimizer.weight_decay", FLOAT, AT(train.optimizer.weight_decay), "Decoupled weight decay of matrices, embeddings included; train.groups has exceptions."),
         RANGE(0, 10, NULL), DEFAULT("0.1"), DECIDES},
     {ROW("train.optimizer.clip", FLOAT, AT(train.optimizer.clip), "Largest global gradient norm; 0: no clipping."),
         RANGE(0, 1e6L, NULL), DEFAULT("1.0"), DECIDES},
@@ -323,8 +326,22 @@ const struct sn_key sn_keys[] = {
         NAMES(grad_dtypes), DEFAULT("fp32"), DECIDES},
     {ROW("train.loss_scale", FLOAT, AT(train.loss_scale), "Loss scale of fp16; dynamic adapts it. A fixed one at which gradients overflow in 10 steps in a row ends the run (exit 79)."),
         RANGE(1, 4294967296.0L, NULL), WORD("dynamic"), DEFAULT("dynamic"), DECIDES},
+    {ROW("train.z_loss", FLOAT, AT(train.z_loss), "Weight of the mean square of the logits' log-sum-exp, which is added to what is learnt, such as 1e-4 (PaLM): logits stay near 0. Its mean square is head_z_loss of metrics.jsonl, and no part of loss; 0: none."),
+        RANGE(0, 1e3L, NULL), DEFAULT("0.0"), DECIDES, QUIET},
     {ROW("train.freeze", WORDS, AT(train.n_freeze), "Name patterns (* and ?) of parameters that are not trained."),
         DEFAULT("[]"), DECIDES},
+    {ROW("train.mup", MAP, NONE, "Maximal update parametrisation (Yang et al., arXiv 2203.03466): rates that were found for a narrower model.")},
+    {ROW("train.mup.base_width", INT, AT(train.mup.base_width), "model.hidden of the model for which train.optimizer.lr and model.init_std were found; all widths grow alike. Matrices of layers learn slower by its ratio to model.hidden and begin smaller by its root, logits are divided by it (docs/PRETRAIN.md); 0: none."),
+        RANGE(0, 1048576, "features"), DEFAULT("0"), DECIDES, QUIET},
+    {ROW("train.mup.base_head_dim", INT, AT(train.mup.base_head_dim), "Features of its heads: scores are multiplied by their root over those of a head here; auto: as many as here."),
+        RANGE(1, 65536, "features"), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
+    {ROW("train.groups", MAP, NONE, "Parameters with a learning rate or a decay of their own.")},
+    {ROW("train.groups.names", WORDS, AT(train.groups.n_names), "Name patterns (* and ?) of parameters, each a group; a parameter is of the first that matches."),
+        DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("train.groups.lr", FLOATS, AT(train.groups.lr), "What the learning rate of each group is multiplied by; []: 1."),
+        RANGE(1e-9L, 1e6L, NULL), DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("train.groups.weight_decay", FLOATS, AT(train.groups.weight_decay), "Decoupled weight decay of each group, vectors included; []: as others have (train.optimizer.weight_decay for matrices, else 0)."),
+        RANGE(0, 10, NULL), DEFAULT("[]"), DECIDES, QUIET},
     {ROW("train.lora", MAP, NONE, "Low-rank adapters (LoRA): y = x W^T + alpha / rank (x A^T) B^T. They alone are trained.")},
     {ROW("train.lora.rank", INT, AT(train.lora.r), "Rows of A and columns of B; 0: no adapters."),
         RANGE(0, 65536, NULL), DEFAULT("0"), DECIDES},

@@ -93,6 +93,7 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
     if (!sn_settings_get(s, "train.schedule.decay"))
         c->train.schedule.decay = default_decay(&c->train);
     SN_TRY(sn_ramp_derive(c, s, err));
+    SN_TRY(sn_mup_derive(c, s, err));
     SN_TRY(derive_grid(c, s, err));
     if (sn_settings_get(s, "model.ffn"))
         return SN_OK;
@@ -483,6 +484,7 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
                                      scale_fits_precision,
                                      fp8_fits_precision,
                                      cudnn_fits,
+                                     sn_rule_groups,
                                      sn_rule_lora,
                                      sn_rule_data};
     SN_TRY(derive(c, s, err));

@@ -103,6 +103,7 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
         {c->train.fp8 != SN_FP8_OFF, "train.fp8", "scales operands by what a rank holds of them",
          "off"},
         {c->train.grad_dtype != SN_F32, "train.grad_dtype", "bf16 rounds partial sums", "fp32"},
+        {c->train.z_loss > 0, "train.z_loss", "is summed in the order of rows", "0"},
         {sn_config_compresses(c), "layout.compress", "rounds what ranks send", "none"},
         {experts && m->aux_loss > 0, "model.experts.aux_loss", "balances what a micro-batch holds",
          "bias: loss-free, or 0"},

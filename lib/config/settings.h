@@ -63,6 +63,10 @@ sn_rule sn_rule_bits;
 sn_rule sn_rule_rotary, sn_rule_rope_scaling;
 /* When the batches of train.ramp end, and what they go with (rules_ramp.c). */
 enum sn_status sn_ramp_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
+/* What train.mup makes of the model (rules_mup.c). */
+enum sn_status sn_mup_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
+/* What train.groups says of each of its names (rules_groups.c). */
+sn_rule sn_rule_groups;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
 /* What sets of data and phases of their weights say of each other (rules_data.c). */

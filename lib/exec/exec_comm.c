@@ -199,6 +199,14 @@ static void put_exact(const struct sn_exec *x, const struct sn_op *op, double *w
         memcpy(words + sn_agree_words(op) - SN_NAGREE_EXACT, s->sq_exact, sizeof(s->sq_exact));
 }
 
+/* The log-sum-exp's squares of the head, of each row once: behind what experts got. */
+static double *head_z(const struct sn_op *op, double *words)
+{
+    int last = (op->attr.stream.levels ? SN_NAGREE_CODED : 0) +
+               (op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0);
+    return op->attr.vocab.z_loss != 0 ? words + sn_agree_words(op) - last - SN_NAGREE_HEAD_Z : NULL;
+}
+
 static void take_exact(struct sn_exec *x, const struct sn_op *op, const double *words)
 {
     __extension__ unsigned __int128 sum = 0;
@@ -224,6 +232,9 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     double *words = agreed_words(x, op);
     put_coded(x, op, words);
     put_exact(x, op, words);
+    double *z = head_z(op, words);
+    if (z)
+        *z = sn_exec_is_first(x, x->job->same_loss) ? s->head_z_sum : 0;
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -237,6 +248,8 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     sn_meter_agreed(x);
     if (words != s->agree)
         memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
+    if (z)
+        s->head_z_sum = *z; /* before the words behind it move */
     take_coded(x, op, words);
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];

@@ -142,6 +142,10 @@ static enum sn_status tell_loss(const struct sn_visit *s, const struct sn_zip *r
             *told, sn_field_mul(losses.t[i].value, sn_extent(s->m, &losses.t[i], SN_SLAB_ROWS)));
     }
     enum sn_status st = sn_write(s, SN_CROSS_ENTROPY_ROW_LOSS, &losses);
+    if (st == SN_OK && sn_has_out(s, SN_CROSS_ENTROPY_ROW_Z)) {
+        sn_map(rows, sn_name(SN_OP_CROSS_ENTROPY, 3), &losses);
+        st = sn_write(s, SN_CROSS_ENTROPY_ROW_Z, &losses);
+    }
     sn_slabs_fini(&losses);
     return st;
 }
@@ -165,7 +169,8 @@ static enum sn_status gradients(const struct sn_visit *s, struct sn_zip *rows)
     enum sn_status st = sn_read(s, SN_CROSS_ENTROPY_LOGITS, &logits);
     if (st == SN_OK)
         st = check_words(s, &logits);
-    widen(rows, sn_name(SN_OP_CROSS_ENTROPY, 1), s->op->in[SN_CROSS_ENTROPY_LOGITS].cols, &of_rows);
+    uint64_t name = sn_name_float(sn_name(SN_OP_CROSS_ENTROPY, 1), s->op->attr.vocab.z_loss);
+    widen(rows, name, s->op->in[SN_CROSS_ENTROPY_LOGITS].cols, &of_rows);
     sn_zip_begin(&z, &logits);
     if (st == SN_OK)
         st = sn_zip_with(s, &z, &of_rows, SN_DIM_ROWS);
@@ -230,7 +235,7 @@ static uint64_t name_of_update(const struct sn_visit *s, int what)
 {
     const struct sn_optimizer_attr *a = &s->op->attr.optimizer;
     uint64_t name = sn_name(s->op->kind, (uint64_t)what);
-    const float of[] = {a->beta1, a->beta2, a->eps, a->momentum, a->decay};
+    const float of[] = {a->beta1, a->beta2, a->eps, a->momentum, a->decay, a->rate};
     for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++)
         name = sn_name_float(name, of[i]);
     return name;

@@ -41,6 +41,25 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
     return n;
 }
 
+static int group_of(const struct sn_train_config *t, const char *tensor)
+{
+    for (int i = 0; i < t->groups.n_names; i++)
+        if (sn_str_glob(t->groups.names[i], tensor))
+            return i;
+    return -1;
+}
+
+/* Of a wider model than the one that hyperparameters are of (lib/config/rules_mup.c). */
+static void scale_hidden(struct sn_param *p, const struct sn_model_builder *b)
+{
+    int base = b->train->mup.base_width;
+    bool is_hidden = strncmp(p->name, "layers.", 7) == 0 && p->init == SN_INIT_NORMAL;
+    if (base == 0 || !is_hidden)
+        return;
+    p->rate = (float)base / (float)b->config->hidden;
+    p->std *= sqrtf(p->rate);
+}
+
 static bool frozen(const struct sn_train_config *t, const char *tensor)
 {
     for (int i = 0; i < t->n_freeze; i++)
@@ -110,6 +129,8 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     }
     struct sn_param *p = &m->params[m->n_params];
     *p = *want;
+    scale_hidden(p, b);
+    p->group = p->n_tensors > 0 ? group_of(b->train, p->tensor[0].name) : -1;
     p->trainable = p->is_adapter || b->train->lora.r == 0;
     for (int i = 0; i < p->n_tensors; i++)
         if (frozen(b->train, p->tensor[i].name))
@@ -146,6 +167,31 @@ static enum sn_status check_freeze(const struct sn_model *m, const struct sn_tra
     return SN_OK;
 }
 
+/* So is one that parts a matrix in two groups. */
+static enum sn_status check_groups(const struct sn_model *m, const struct sn_train_config *t,
+                                   struct sn_err *err)
+{
+    for (int g = 0; g < t->groups.n_names; g++) {
+        bool used = false;
+        for (int i = 0; i < m->n_params; i++) {
+            const struct sn_param *p = &m->params[i];
+            used = used || p->group == g;
+            for (int k = 0; k < p->n_tensors; k++)
+                if ((group_of(t, p->tensor[k].name) == g) != (p->group == g))
+                    return sn_fail(err, SN_EINPUT,
+                                   "train.groups.names: '%s' has a part of %s; want all of its %d "
+                                   "tensors in one group or none",
+                                   t->groups.names[g], p->name, p->n_tensors);
+        }
+        if (!used)
+            return sn_fail(err, SN_EINPUT,
+                           "train.groups.names: '%s' has no tensor of this model that an earlier "
+                           "one leaves; names look like '%s'",
+                           t->groups.names[g], m->params[0].tensor[0].name);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_config *c,
                                const struct sn_train_config *t, struct sn_err *err)
 {
@@ -159,6 +205,8 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
     enum sn_status st = b.failed
                             ? sn_fail(err, SN_ENOMEM, "model: no memory for %d nodes", m->n_nodes)
                             : check_freeze(m, t, err);
+    if (st == SN_OK)
+        st = check_groups(m, t, err);
     if (st == SN_OK)
         st = sn_lora_check(m, t, err);
     if (st != SN_OK) {

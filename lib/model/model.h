@@ -51,6 +51,8 @@ struct sn_param {
     enum sn_init init;
     float std;       /* SN_INIT_NORMAL; of SN_INIT_UNIFORM the bound: in [-std, std) */
     bool decay;      /* weight decay applies (not to norms and biases) */
+    float rate;      /* what its learning rate is multiplied by (train.mup); 0: 1 */
+    int group;       /* of train.groups; -1: none */
     bool trainable;  /* false when train.freeze matches one of its logical tensors */
     bool is_adapter; /* of train.lora (lora.c) */
     bool is_bias;    /* of routers' choices: moved by counts, never by a gradient; has no moments */

@@ -8,6 +8,9 @@
  * gradient of the head's input.
  *
  *   logits = x W^T      dlogits = (softmax - onehot) loss_scale / targets
+ *
+ * and with train.z_loss a multiple of the log-sum-exp's square beside the loss (kernels/ops.h).
+ *
  *   dx = dlogits W      dW += dlogits^T x
  *
  * Ranks that share the table hold words first .. first + V/P - 1 each: a row's maximum, sum and
@@ -93,6 +96,9 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->in[SN_CROSS_ENTROPY_PARTS] = parts;
     op->out[SN_CROSS_ENTROPY_DLOGITS] = grads ? sn_view_all(p, dlogits) : sn_no_view;
     op->out[SN_CROSS_ENTROPY_ROW_LOSS] = sn_view_all(p, losses);
+    if (h->attr.vocab.z_loss != 0)
+        op->out[SN_CROSS_ENTROPY_ROW_Z] = sn_view_all(
+            p, sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_z.%lld", (long long)row));
     op->attr = h->attr;
     if (grads)
         gradients(h, dlogits, x, row);
@@ -143,6 +149,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
         h.attr.exact = (struct sn_exact_attr){
             SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words, words))};
     }
+    h.attr.vocab.z_loss = e->train ? (float)e->job->config->train.z_loss : 0;
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {

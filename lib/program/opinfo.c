@@ -161,7 +161,9 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .gradient = sn_grad_dropout, .dx = SN_OP_JITTER},
     [SN_OP_CROSS_ENTROPY] = {
         .in = {{"logits"}, {"targets"}, {"parts", OPT}},
-        .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}}, {"row_loss"}},
+        .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}},
+                {"row_loss"},
+                {"row_z", OPT}},
         .cost = SN_COST_LOSS},
     [SN_OP_CE_PART] = {
         .in = {{"logits"}, {"targets"}},
@@ -314,15 +316,17 @@ int sn_agree_words(const struct sn_op *op)
 {
     int coded = op->attr.stream.levels ? SN_NAGREE_CODED : 0;
     int exact = op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0;
+    int more = coded + exact + (op->attr.vocab.z_loss != 0 ? SN_NAGREE_HEAD_Z : 0);
     if (op->attr.experts.count)
-        return SN_NAGREE + (int)op->attr.experts.rows + coded + exact;
-    return coded || exact ? SN_NAGREE + coded + exact : SN_NAGREE_DENSE;
+        return SN_NAGREE + (int)op->attr.experts.rows + more;
+    return more ? SN_NAGREE + more : SN_NAGREE_DENSE;
 }
 
 int sn_agreed_words(const struct sn_config *c)
 {
     struct sn_op op = {
         .attr.experts = {.count = c->model.experts.count, .rows = sn_expert_load_words(&c->model)},
+        .attr.vocab.z_loss = (float)c->train.z_loss,
         .attr.exact.of = sn_config_exact(c) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE};
     return sn_agree_words(&op);
 }

@@ -292,7 +292,8 @@ struct sn_shard {
  * n elements. Divided by ZeRO into one slice for each member of `replicas`. */
 struct sn_bucket {
     char name[64];
-    bool trains, decay;
+    bool trains;
+    float decay, rate; /* weight decay; what the learning rate is multiplied by */
     bool is_bias;      /* of routers' choices: fp32, and whole whatever ZeRO does */
     bool counts;       /* and not frozen: grad holds the step's counts, summed over `sums` */
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */

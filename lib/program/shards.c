@@ -1,7 +1,7 @@
 /*
  * shards.c - what this rank holds of which parameter, and in which bucket.
  *
- * A bucket is a flat array of shards that are treated alike: the same weight decay, copied over the
+ * A bucket is a flat array of shards that are treated alike: the same rate and decay, copied over the
  * same groups, their gradients summed over the same groups. Shards are dealt to buckets in the
  * order in which backward finishes them (the reverse of first use), so that a bucket's reduction
  * can begin while backward still runs (Li et al., "PyTorch Distributed", arXiv 2006.15704, 3.2.3),
@@ -135,6 +135,19 @@ static void set_axes(const struct sn_job *j, const struct use *u, struct sn_buck
     }
 }
 
+static float decay_of(const struct sn_train_config *t, const struct sn_param *q)
+{
+    if (q->group >= 0 && t->groups.weight_decay.n > 0)
+        return (float)t->groups.weight_decay.v[q->group];
+    return q->decay ? (float)t->optimizer.weight_decay : 0.0f;
+}
+
+static float rate_of(const struct sn_train_config *t, const struct sn_param *q)
+{
+    float own = q->rate > 0 ? q->rate : 1.0f;
+    return q->group >= 0 && t->groups.lr.n > 0 ? own * (float)t->groups.lr.v[q->group] : own;
+}
+
 /* What the shards of a bucket have in common. */
 static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *shard,
                                 const struct use *u)
@@ -143,7 +156,8 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     struct sn_bucket b = {.trains = sn_param_trains(q),
                           .is_bias = q->is_bias,
                           .counts = q->is_bias && q->trainable,
-                          .decay = q->decay};
+                          .decay = decay_of(&j->config->train, q),
+                          .rate = rate_of(&j->config->train, q)};
     b.replicas = u->experts ? SN_GROUP_EXPERT_DATA : SN_GROUP_REPLICA;
     set_axes(j, u, &b);
     if (b.counts && j->group_size[SN_GROUP_REPLICA] > 1)
@@ -172,7 +186,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
 
 static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
-    return a->trains == b->trains && a->decay == b->decay && a->copies == b->copies &&
+    return a->trains == b->trains && a->decay == b->decay && a->rate == b->rate && a->copies == b->copies &&
            a->sums == b->sums && a->replicas == b->replicas && a->grad_type == b->grad_type &&
            a->layer == b->layer && a->is_bias == b->is_bias && a->counts == b->counts;
 }

@@ -101,7 +101,8 @@ static void experts_load(struct sn_job *j, struct sn_program *p)
     j->agreed =
         sn_buffer_add(p, SN_CLASS_SCALARS, SN_F64, 1,
                       SN_NAGREE + words + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0) +
-                          (sn_config_exact(j->config) ? SN_NAGREE_EXACT : 0),
+                          (sn_config_exact(j->config) ? SN_NAGREE_EXACT : 0) +
+                          (j->config->train.z_loss > 0 ? SN_NAGREE_HEAD_Z : 0),
                       "agreed");
 }
 

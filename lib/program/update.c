@@ -153,7 +153,8 @@ static void step(const struct sn_job *j, struct sn_program *p, const struct sn_b
     op->attr.optimizer.member = row->uses & SN_USES(KIND) ? (float)o->member : 0.0f;
     SN_HYPERS(SET)
 #undef SET
-    op->attr.optimizer.decay = b->decay ? (float)o->weight_decay : 0.0f;
+    op->attr.optimizer.decay = b->decay;
+    op->attr.optimizer.rate = b->rate;
 }
 
 /* Biases of routers: a row for each layer. */
@@ -223,6 +224,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->attr.experts.count = j->config->model.experts.count;
     op->attr.experts.rows = sn_expert_load_words(&j->config->model);
     op->attr.stream.levels = sn_job_agrees_on_codecs(j);
+    op->attr.vocab.z_loss = (float)j->config->train.z_loss;
     op->attr.exact.of = sn_config_exact(j->config) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE;
     op = sn_op_add(p, SN_OP_CLIP_SCALE, "clip_scale");
     op->attr.optimizer.dynamic_scale =

@@ -68,7 +68,7 @@ static enum sn_status read_events(struct sn_inventory *o, const struct sn_job *j
 
 static bool same_class(const struct sn_bucket *a, const struct sn_bucket *b)
 {
-    return a->n == b->n && a->trains == b->trains && a->decay == b->decay &&
+    return a->n == b->n && a->trains == b->trains && a->decay == b->decay && a->rate == b->rate &&
            a->copies == b->copies && a->sums == b->sums && a->replicas == b->replicas &&
            a->grad_type == b->grad_type && a->is_bias == b->is_bias && a->counts == b->counts;
 }

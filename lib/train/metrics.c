@@ -182,6 +182,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     double rate = (double)r->step_tokens / r->step_time;
     (void)fprintf(f, "{\"step\": %lld", (long long)r->step);
     number(f, "loss", r->loss);
+    if (!isnan(r->head_z))
+        number(f, "head_z_loss", r->head_z);
     if (r->has_aux_loss)
         number(f, "aux_loss", r->aux_loss);
     if (r->has_z_loss)

@@ -26,6 +26,7 @@ struct sn_step_report {
     int64_t step, steps;
     double left; /* the run, in steps of this one's size */
     double loss, grad_norm, lr;
+    double head_z; /* mean square of the logits' log-sum-exp; NaN without train.z_loss */
     int64_t tokens; /* cumulative */
     int64_t step_tokens;
     double step_time;                       /* seconds */

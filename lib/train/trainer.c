@@ -193,7 +193,7 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->lr = (float)sn_lr_at(c, step);
     s->clip = (float)c->optimizer.clip;
     s->tokens_in_step = (double)sn_batch_of(c, step) * t->env.config->model.seq;
-    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->nonfinite = 0;
+    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->head_z_sum = s->nonfinite = 0;
     memset(s->sq_exact, 0, sizeof(s->sq_exact));
     t->loss_scale = s->loss_scale;
     sn_codec_monitor_begin(t, step);
@@ -235,6 +235,7 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
                          sn_samples_before(&c->train, step + 1)) /
                 sn_batch_of(&c->train, step),
         .loss = t->env.pace ? NAN : s->loss_sum / s->targets_in_step,
+        .head_z = c->train.z_loss > 0 && !t->env.pace ? s->head_z_sum / s->targets_in_step : NAN,
         .grad_norm = t->env.pace ? NAN : s->grad_norm,
         .lr = sn_lr_at(&c->train,
                        step), /* not the float that updates take: 1e-3 has 9 digits there */

@@ -307,6 +307,13 @@ static void cross_entropy(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 1, shape(SN_F32, r, 1), SN_WRITE);
 }
 
+static void cross_entropy_z(struct kt *k, enum sn_op_kind kind)
+{
+    cross_entropy(k, kind);
+    k->a.attr.vocab.z_loss = 0.01F;
+    kt_out(k, 2, shape(SN_F32, size(512, 8), 1), SN_WRITE);
+}
+
 static void swap(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
@@ -391,6 +398,7 @@ static const struct {
     {SN_OP_DROPOUT, "DROPOUT", dropout, 1e-6},
     {SN_OP_JITTER, "JITTER", dropout, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},
+    {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY with a z-loss", cross_entropy_z, 2e-5},
     {SN_OP_CE_PART, "CE_PART", cross_entropy, 1e-5},
     {SN_OP_TRANSPOSE, "TRANSPOSE", swap, 0},
     {SN_OP_ROUTE, "ROUTE", route, 1e-6},

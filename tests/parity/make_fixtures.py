@@ -90,6 +90,14 @@ CASES = {
                        seq=20, tied=True, seed=1616, micro_batch=1,
                        train=dict(ramp="{batches: [2], until: [6]}",
                                   schedule="{kind: wsd-cosine, warmup: 4, min_lr: 3.0e-04, decay: 8}")),
+    # a multiple of the logits' squared log-sum-exp beside the loss
+    "llama-z": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61, seq=20,
+                    tied=False, seed=1717, train=dict(z_loss=0.03)),
+    # rates and decays by groups of parameters: GROUPS has the same for the field's names
+    "llama-groups": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61,
+                         seq=20, tied=False, seed=1818,
+                         train=dict(groups='{names: ["embed.*", "layers.1.ffn.*", "*norm*"], '
+                                           'lr: [0.2, 2.5, 1.0], weight_decay: [0.0, 0.3, 0.05]}')),
     # llama with biases of q, k and v
     "qwen2": dict(BASE, family="qwen2", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=89,
                   seq=28, tied=True, rope_theta=1000000.0, norm_eps=1e-6, seed=1414),
@@ -124,6 +132,7 @@ CASES = {
                           experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.1,
                                        z_loss=0.01, router="dense")),
 }
+GROUPS = (("model.embed_tokens.*", 0.2, 0.0), ("model.layers.1.mlp.*", 2.5, 0.3), ("*norm*", 1.0, 0.05))
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
 
@@ -512,7 +521,9 @@ def mean_loss(w, c, batch, step):
             ids = batch[first:first + MICRO_BATCH, :-1]
             parts.append(llama_logits(w, c, ids, extras[-1]))
         logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
-    loss = (torch.logsumexp(logits, -1) - logits.gather(-1, target)[..., 0]).mean()
+    lse = torch.logsumexp(logits, -1)
+    loss = (lse - logits.gather(-1, target)[..., 0]).mean()
+    extra = extra + c.get("train", {}).get("z_loss", 0.0) * (lse * lse).mean()
     return loss, extra, counts
 
 
@@ -561,9 +572,13 @@ def train(c, weights, flat, dtype):
                not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"])}
     for t in trained.values():
         t.requires_grad_(True)
+    groups = {}
+    for n, t in trained.items():
+        own = [g for g in GROUPS if "groups" in c.get("train", {}) and fnmatch.fnmatchcase(n, g[0])]
+        key = own[0][1:] if own else (1.0, DECAY if t.dim() == 2 else 0.0)
+        groups.setdefault(key, []).append(t)
     optimizer = torch.optim.AdamW(
-        [dict(params=[t for t in trained.values() if t.dim() == 2], weight_decay=DECAY),
-         dict(params=[t for t in trained.values() if t.dim() == 1], weight_decay=0.0)],
+        [dict(params=ts, factor=f, weight_decay=d) for (f, d), ts in groups.items()],
         lr=LR, betas=(BETA1, BETA2), eps=EPS, foreach=False)
     out = dict(loss=[], grad_norm=[], lr=[])
     for step in range(1, STEPS + 1):
@@ -574,7 +589,7 @@ def train(c, weights, flat, dtype):
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
         for group in optimizer.param_groups:
-            group["lr"] = lr_of_step(step, c)
+            group["lr"] = group["factor"] * lr_of_step(step, c)
         optimizer.step()
         for n, got in counts.items():
             w[n] += c["experts"]["bias_rate"] * torch.sign(got.to(dtype).mean() - got)

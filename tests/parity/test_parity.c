@@ -304,6 +304,8 @@ int main(void)
                                         "llama-freeze",
                                         "llama-window",
                                         "llama-ramp",
+                                        "llama-z",
+                                        "llama-groups",
                                         "mixtral",
                                         "mixtral-capacity",
                                         "mixtral-bias",

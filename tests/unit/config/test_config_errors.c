@@ -386,6 +386,19 @@ static const struct {
      "want model.sliding_window, or leave it out"},
     {MODEL ", score_cap: 0}\n" TRAIN "}\n",
      "run.yaml:1:101: model.score_cap: 0 is outside 0.001..1e+09"},
+    {MODEL "}\n" TRAIN ", mup: {base_head_dim: 4}}\n",
+     "run.yaml:2:60: train.mup.base_head_dim: has no effect without train.mup.base_width; set it, or "
+     "leave it out"},
+    {MODEL "}\n" TRAIN ", optimizer: sgd, mup: {base_width: 4}}\n",
+     "run.yaml:2:60: train.mup: is for rates of Adam's kind, and optimizer sgd has others; use adamw "
+     "or lion"},
+    /* groups of parameters */
+    {MODEL "}\n" TRAIN ", groups: {names: ['a', 'b'], lr: [1]}}\n",
+     "run.yaml:2:71: train.groups.lr: 1 numbers of 2 groups; want one for each of "
+     "train.groups.names, or none"},
+    {MODEL "}\n" TRAIN ", groups: {names: ['a']}}\n",
+     "run.yaml:2:55: train.groups.names: has no effect without train.groups.lr or "
+     "train.groups.weight_decay; want one of them"},
     /* a ramp of batches */
     {MODEL "}\n" TRAIN ", ramp: {until: [3]}}\n",
      "run.yaml:2:45: train.ramp: has no effect without train.ramp.batches; name them, or leave it "

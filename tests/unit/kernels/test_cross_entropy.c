@@ -6,6 +6,7 @@
 struct ce {
     int64_t rows, vocab, pad;
     bool gradient, in_place;
+    float z; /* weight of lse^2 */
 };
 
 static const double tokens = 96, loss_scale = 8;
@@ -16,8 +17,9 @@ static double capped(double z, double cap)
     return cap > 0 ? cap * tanh(z / cap) : z;
 }
 
-static void reference(struct kt *k, double *grad, double *loss)
+static void reference(struct kt *k, double *grad, double *loss, double *square)
 {
+    double z = (double)k->a.attr.vocab.z_loss;
     const struct sn_mat *x = &k->a.in[0];
     double cap = (double)k->a.attr.vocab.cap;
     for (int64_t r = 0; r < x->rows; r++) {
@@ -29,9 +31,12 @@ static void reference(struct kt *k, double *grad, double *loss)
         double lse = max + log(sum);
         int64_t target = (int64_t)kt_get(&k->a.in[1], r, 0);
         loss[r] = lse - capped(kt_get(x, r, target), cap);
+        if (square)
+            square[r] = lse * lse;
         for (int64_t c = 0; c < x->cols && grad; c++) {
             double v = capped(kt_get(x, r, c), cap), slope = cap > 0 ? 1 - v / cap * v / cap : 1;
-            grad[r * x->cols + c] = (exp(v - lse) - (c == target)) * slope * loss_scale / tokens;
+            double g = exp(v - lse) * (1 + 2 * z * lse) - (c == target);
+            grad[r * x->cols + c] = g * slope * loss_scale / tokens;
         }
     }
 }
@@ -53,21 +58,29 @@ static bool right(const struct ce *p, enum sn_dtype t, float cap)
     else if (p->gradient)
         kt_out(&k, 0, shape, SN_WRITE);
     kt_out(&k, 1, (struct kt_shape){SN_F32, p->rows, 1, 0}, SN_WRITE);
+    k.a.attr.vocab.z_loss = p->z;
+    if (p->z > 0)
+        kt_out(&k, 2, (struct kt_shape){SN_F32, p->rows, 1, 0}, SN_WRITE);
     double *grad = p->gradient ? kt_ref(&k, 0) : NULL, *loss = kt_ref(&k, 1);
-    reference(&k, grad, loss);
+    reference(&k, grad, loss, p->z > 0 ? kt_ref(&k, 2) : NULL);
     bool good = kt_check(&k, SN_OP_CROSS_ENTROPY, 4e-6);
     double want = 2.5;
     for (int64_t r = 0; r < p->rows; r++)
         want += kt_get(&k.a.out[1], r, 0);
     good = good && k.scalars.loss_sum == want; /* the same order: the same bits */
+    want = 0;
+    for (int64_t r = 0; r < p->rows && p->z > 0; r++)
+        want += kt_get(&k.a.out[2], r, 0);
+    good = good && k.scalars.head_z_sum == want;
     kt_free(&k);
     return good;
 }
 
 static const struct ce cases[] = {
-    {1, 1, 0, true, false},    {7, 5, 3, true, false},     {64, 64, 0, true, true},
-    {3, 1024, 0, true, true},  {5, 1025, 1, true, false},  {3, 2500, 0, false, false},
-    {2, 50257, 7, true, true}, {100, 257, 0, true, false},
+    {1, 1, 0, true, false, 0},    {7, 5, 3, true, false, 0},     {64, 64, 0, true, true, 0},
+    {3, 1024, 0, true, true, 0},  {5, 1025, 1, true, false, 0},  {3, 2500, 0, false, false, 0},
+    {2, 50257, 7, true, true, 0}, {100, 257, 0, true, false, 0}, {9, 1025, 1, true, true, 0.01F},
+    {7, 5, 3, true, false, 2},
 };
 
 static void all_shapes_are_right(enum sn_dtype t)
