@@ -147,13 +147,13 @@ void sn_trainer_save_pulled(struct sn_trainer *t);
 /* The scalars of the step just done, into `state`. */
 void sn_trainer_take_scalars(struct sn_trainer *t);
 
-/* report_step.c: into the report of a step, of a model with experts. Once, after the first step: the
- * FLOP/s of all ranks. */
+/* report_step.c. So many tokens of the step's batch are to be predicted. */
+void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets);
 /* SN_EFAIL: this rank has sent other bytes in the step than the plan says. */
 enum sn_status sn_trainer_check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err);
-/* So many tokens of the step's batch are to be predicted. */
-void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets);
+/* Into the report of a step, of a model with experts. */
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);
+/* Once, after the first step: the FLOP/s of all ranks. */
 enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err);
 /* What the sets of a blend have given so far, into metrics.jsonl. */
 enum sn_status sn_trainer_report_sets(struct sn_trainer *t, struct sn_err *err);
