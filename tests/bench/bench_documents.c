@@ -160,6 +160,7 @@ int main(int argc, char **argv)
         {1024, 8, 8, 64}, {2048, 8, 2, 64}, {2048, 4, 4, 128}, {4096, 4, 4, 64}};
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     bool good = true;
+    bench_head();
     printf(
         "attention, forward and backward, fp32, %d thread%s: documents of 1/%d of the sequence\n",
         threads, threads == 1 ? "" : "s", DOCUMENTS);

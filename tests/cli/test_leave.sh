@@ -134,7 +134,7 @@ refused() { # what pattern command...
     run "$@"
     is "$what: exit code" "$rc" 2
     like "$what: the sentence" "$err" "$pattern"
-    is "$what: one sentence" "$(printf '%s\n' "$err" | grep -vcE ' ranks? x ')" 1
+    is "$what: one sentence" "$(printf '%s\n' "$err" | grep -vcE ' ranks? x |^continuing from the checkpoint')" 1
 }
 run_file "$tmp/ok.yaml" "$tmp/ok"
 refused "no run file" 'want one run file, got 0' "$train"
