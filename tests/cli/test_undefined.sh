@@ -124,10 +124,10 @@ try "sennit-data print" "$data" print "$tmp/tok"
 try "sennit-data tokenize" "$data" tokenize README.md --tokenizer tests/unit/fixtures/token/llama3.json --out "$tmp/tokenized"
 try "sennit-data train-tokenizer" "$data" train-tokenizer README.md --vocab-size 400 -o "$tmp/trained.json"
 try "sennit-data merge" "$data" merge "$tmp/tokenized/tokens" "$tmp/tok" -o "$tmp/tokenized/merged"
-try "sennit-data shuffle" "$data" shuffle "$tmp/tokenized/merged" -o "$tmp/shuffled" --memory 1
-try "sennit-data dedup" "$data" dedup "$tmp/shuffled" "$tmp/tok" -o "$tmp/dedup"
-try "sennit-data stats" "$data" stats "$tmp/dedup" --json
-try "sennit-data check" "$data" check "$tmp/dedup"
+try "sennit-data shuffle" "$data" shuffle "$tmp/tokenized/merged" -o "$tmp/tokenized/shuffled" --memory 1
+try "sennit-data dedup" "$data" dedup "$tmp/tokenized/shuffled" "$tmp/tok" -o "$tmp/tokenized/dedup"
+try "sennit-data stats" "$data" stats "$tmp/tokenized/dedup" --json
+try "sennit-data check" "$data" check "$tmp/tokenized/dedup"
 row "token files are built and shown" 1
 steps=6 every=2 eval_every=2 batch=4 eval_sequences=4 run_file "$tmp/one.yaml" "$tmp/one"
 try "one rank" "$train" "$tmp/one.yaml" --stop-after 2
