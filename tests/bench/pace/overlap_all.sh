@@ -34,7 +34,7 @@ traffic() { # name: sets family, model and base
     context) base='data: 1, context: 8, context_kind: all-to-all' ;;
     expert) family=mixtral model=$sparse base='data: 8, expert: 8, placement: default, expert_node: 1, expert_chunks: 1' ;;
     zero) base='data: 8, zero: 3' ;;
-    update) base='data: 8, zero: 1' ;;
+    update) base='data: 8, zero: 1, bucket: 512KiB' ;;
     together) family=mixtral model=$sparse base='data: 2, tensor: 2, context: 2, expert: 4, zero: 3, placement: default, expert_node: 1, expert_chunks: 1' ;;
     *) die "no traffic '$1'; want tensor, grid, context, expert, zero, update or together" ;;
     esac
