@@ -6,6 +6,7 @@
 #include "lib/data/stats.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,10 +141,11 @@ static enum sn_status parse_option(int code, char **argv, struct line *line, str
     case HELP:
         line->wants_help = true;
         return SN_OK;
-    default:
-        return sn_fail(err, SN_EINPUT, "sennit-data %s: %s %s; see sennit-data %s --help", argv[0],
-                       code == ':' ? "no value after" : "unknown option", argv[optind - 1],
-                       argv[0]);
+    default: {
+        char program[32];
+        (void)snprintf(program, sizeof(program), "sennit-data %s", argv[0]);
+        return sn_refuse_option(program, code, argv, err);
+    }
     }
 }
 

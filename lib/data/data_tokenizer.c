@@ -5,6 +5,7 @@
 #include "lib/base/text_file.h"
 #include "lib/data/data_format.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -198,6 +199,32 @@ static enum sn_status write_head(const struct sn_tokenizer_id *t, const char *fo
     return sn_jsonl_append(record, &line, err);
 }
 
+/* Is it PREFIX.idx, or that of a part of it (split)? */
+static bool is_own(const char *name, const char *base)
+{
+    size_t n = strlen(base);
+    return strncmp(name, base, n) == 0 && (name[n] == '.' || name[n] == '-');
+}
+
+/* A record is one for all token files of its folder. */
+static enum sn_status refuse_strangers(const struct sn_tokenizer_id *t, const char *folder,
+                                       const char *base, struct sn_err *err)
+{
+    DIR *d = opendir(folder);
+    enum sn_status st = SN_OK;
+    for (struct dirent *e; d && st == SN_OK && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        if (n > 4 && strcmp(e->d_name + n - 4, ".idx") == 0 && !is_own(e->d_name, base))
+            st = sn_fail(err, SN_EINPUT,
+                         "%s/%s: tokens of a tokenizer that nobody knows are there, and these are of "
+                         "%s; name another folder",
+                         folder, e->d_name, t->file);
+    }
+    if (d)
+        (void)closedir(d);
+    return st;
+}
+
 enum sn_status sn_data_tokenizer_take_along(const struct sn_tokenizer_id *t, const char *prefix,
                                             bool try, struct sn_err *err)
 {
@@ -211,10 +238,18 @@ enum sn_status sn_data_tokenizer_take_along(const struct sn_tokenizer_id *t, con
                        ") are there, and these are of %s (xxh3 %016" PRIx64
                        "); name another folder",
                        prefix, there.file, there.hash, t->file, t->hash);
-    if (try || !t->file[0] || there.file[0])
+    if (!t->file[0] && there.file[0])
+        return sn_fail(err, SN_EINPUT,
+                       "%s: tokens of the tokenizer %s are there, and nobody knows whose these are; "
+                       "name another folder",
+                       prefix, there.file);
+    if (!t->file[0] || there.file[0])
         return SN_OK;
     (void)snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - prefix) : 1,
                    slash ? prefix : ".");
+    SN_TRY(refuse_strangers(t, folder, slash ? slash + 1 : prefix, err));
+    if (try)
+        return SN_OK;
     char path[SN_TOKENIZER_FOLDER_MAX + SN_TOKENIZER_NAME_MAX];
     (void)snprintf(path, sizeof(path), "%s/%s", t->folder, t->file);
     SN_TRY(sn_data_tokenizer_keep(path, folder, err));

@@ -29,8 +29,8 @@ enum sn_status sn_data_tokenizer_text(const char *prefix, const int64_t *tokens,
 /* A tokenizer's file, and the companions of one under the field's name, into a directory. */
 enum sn_status sn_data_tokenizer_keep(const char *path, const char *directory, struct sn_err *err);
 /* Of what a prefix will hold: its file and a record of it beside PREFIX, where there are none. A
- * tokenizer that nobody knows leaves all as it is. SN_EINPUT: another one's tokens are there, which
- * `try` alone finds out. */
+ * tokenizer that nobody knows leaves all as it is. SN_EINPUT: tokens of another one, or of one that nobody
+ * knows, are there; `try` alone finds out. */
 enum sn_status sn_data_tokenizer_take_along(const struct sn_tokenizer_id *t, const char *prefix,
                                             bool try, struct sn_err *err);
 

@@ -99,6 +99,22 @@ run "$data" check b
 is "another file's mask" "$rc" 2
 like "is named" "$err" '^b.mask: byte 16: a mask of '
 
+# The record of a tokenizer is its folder's: nobody else's tokens may lie beside it.
+mkdir known strangers apart
+printf 'some text\n\nand more\n' >text.txt
+run "$data" tokenize text.txt --tokenizer "$here/tests/unit/fixtures/token/llama3.json" --documents paragraphs --out known
+is "tokenized: exit code" "$rc" 0
+run "$data" merge c -o strangers/c
+fails "beside tokens of nobody knows whom" 2 \
+    "strangers/c.idx: tokens of a tokenizer that nobody knows are there, and these are of llama3.json; name another folder" \
+    merge known/tokens -o strangers/no
+is "nothing is there" "$(ls strangers)" "$(printf 'c.bin\nc.idx')"
+fails "those beside a tokenizer's" 2 "known/no: tokens of the tokenizer llama3.json are there, and nobody knows whose these are; name another folder" \
+    merge c -o known/no
+run "$data" split known/tokens --valid 1 -o apart/x
+run "$data" split known/tokens --valid 1 -o apart/x --force
+is "its own parts are no strangers" "$rc" 0
+
 fails "no prefix" 2 "sennit-data merge: no PREFIX; name token files" merge -o no
 fails "no output" 2 "sennit-data shuffle: no output; want -o OUT" shuffle a
 fails "another command's option" 2 "sennit-data merge: --seed is for another command; see sennit-data merge --help" merge a -o no --seed 1
