@@ -161,6 +161,7 @@ static void add_node(struct sn_ordering *o, int first, int n, struct last *last)
         add_edge(o, last->gather, o->n - 1, false);
     if (x->kernel > 0)
         last->kernel = o->n - 1;
+    o->has_scenes |= x->when != SN_EVERY && o->p->micros > 1 && x->kernel + x->whole > 0;
 }
 
 /* The node of an operation of the segment: nodes stand in its order. */
@@ -194,6 +195,7 @@ static void add_nodes(struct sn_ordering *o)
     const struct sn_segment *s = o->segment;
     struct last last = {-1, -1, -1};
     o->n = o->n_edges = 0;
+    o->has_scenes = false;
     for (int b = 0; b < o->p->n_bufs * o->parts; b++)
         o->part[b] = (struct sn_order_part){-1, -1};
     for (int i = s->first, n; i < s->first + s->n && !o->failed; i += n) {

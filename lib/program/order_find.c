@@ -90,13 +90,11 @@ static double share_of(const struct sn_ordering *o, const struct sn_order_node *
 void sn_order_set_scene(struct sn_ordering *o, enum sn_order_scene scene)
 {
     o->rule.scene = scene;
-    o->has_scenes = false;
     for (int i = 0; i < o->n; i++) {
         struct sn_order_node *x = &o->node[i];
         double share = share_of(o, x);
         x->seconds = share * x->kernel;
         x->message = share * x->whole;
-        o->has_scenes |= x->when != SN_EVERY && o->p->micros > 1 && x->kernel + x->whole > 0;
     }
 }
 

@@ -10,8 +10,8 @@
 #include "lib/program/build.h"
 #include "lib/program/lanes.h"
 
-/* Which micro-batch the clock plays: the mean of all, or one of a kind. What runs in the first or the last one alone
- * seems short in the mean, and stands there. */
+/* Which micro-batch the clock plays: the mean of all, or one of a kind. What runs in the first or the last
+ * one alone seems short in the mean, and stands there. */
 enum sn_order_scene {
     SN_ORDER_MEAN,
     SN_ORDER_FIRST,
@@ -21,14 +21,14 @@ enum sn_order_scene {
 };
 
 struct sn_order_node {
-    int first, n; /* operations, in the order of the text: one, or a run of further rounds */
+    int first, n;   /* operations, in the order of the text: one, or a run of further rounds */
     enum sn_when when;
-    double seconds; /* of computing, in this scene; */
-    double message; /* of what it posts, when its stream is free and nobody else uses its links */
-    double kernel, whole;   /* and where it runs */
+    double kernel, whole;    /* seconds of computing and of its message, where it runs; */
+    double seconds, message; /* and in this scene: of computing, and of what it posts when its stream is
+                                free and nobody else uses its links */
     struct sn_link_use use; /* of those */
-    int stream;             /* of that; COMPUTE: it posts nothing that meets other ranks */
-    int posted;             /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
+    int stream;     /* of that; COMPUTE: it posts nothing that meets other ranks */
+    int posted;     /* of a WAIT: the node that it waits for; -1: elsewhere, or none */
     bool is_wait;
     bool gathers_weights;
     int needs;    /* nodes that have to come before it */
@@ -50,8 +50,8 @@ struct sn_order_part {
     int writer;  /* node that wrote it last; -1 */
     int readers; /* edges to nodes that have read it since; -1 */
 };
-struct sn_order_use {       /* of a buffer */
-    int left;               /* nodes that touch it and have not been placed */
+struct sn_order_use { /* of a buffer */
+    int left;         /* nodes that touch it and have not been placed */
     bool is_live, is_local; /* local: a temporary that no other segment touches */
 };
 
@@ -66,8 +66,7 @@ struct sn_order_rule {
     bool posts_late; /* what posts does not come first */
     bool fills;      /* a wait is filled by what fits it, else by what has the longest way */
     enum sn_order_scene scene;
-    bool
-        in_time; /* weights are gathered no earlier than in the text: links are for others till then */
+    bool in_time;    /* weights are gathered no earlier than in the text: links are for others till then */
 };
 
 struct sn_ordering {
@@ -76,17 +75,17 @@ struct sn_ordering {
     const struct sn_segment *segment;
     struct sn_order_node *node;
     struct sn_order_edge *edge;
-    struct sn_order_use *use;   /* by buffer */
+    struct sn_order_use *use; /* by buffer */
     struct sn_order_part *part; /* of a buffer `parts`, of as many elements each */
     int parts;                  /* layout.tensor_pieces */
-    int *alias;                 /* by buffer: the one that stands for it */
-    int *home;                  /* by buffer: the segment that touches it; -1 none, -2 several */
-    int *found;                 /* nodes, as this try has them */
-    int *best;                  /* and as the best has */
+    int *alias;               /* by buffer: the one that stands for it */
+    int *home;                /* by buffer: the segment that touches it; -1 none, -2 several */
+    int *found;               /* nodes, as this try has them */
+    int *best;                /* and as the best has */
     struct sn_order_rule rule;
     int n, n_edges, cap_edges;
     bool has_scenes; /* micro-batches differ */
-    int64_t limit;   /* bytes of temporaries */
+    int64_t limit; /* bytes of temporaries */
     struct sn_order_clock clock;
     struct sn_lanes links, ahead; /* what is under way now, and how that will go on */
     bool failed;

@@ -112,6 +112,21 @@ sed 's/overlap: none/overlap: auto, zero: 1/' "$tmp/70b.yaml" >"$tmp/70b-zero.ya
 sed 's/overlap: none/overlap: auto, zero: 1, schedule: combined, virtual_stages: 2/' "$tmp/70b.yaml" >"$tmp/70b-turns.yaml"
 plain=$(seconds "$tmp/70b-zero.yaml") turns=$(seconds "$tmp/70b-turns.yaml")
 ok "and in turns: $turns s in place of $plain" awk "BEGIN { exit !($turns < 0.83 * $plain) }"
+# Updated weights are gathered in the first micro-batch, and what no order could hide of a mixture's is hidden.
+texts() { "$plan" "$1" --ranks 256 --explain 0 | grep -cE "all_gather +weight\.bucket.*$2"; }
+is "without overlap no weights are gathered in the first micro-batch" \
+    "$(sed 's/overlap: none/zero: 1/' "$tmp/70b.yaml" >"$tmp/70b-text.yaml"; texts "$tmp/70b-text.yaml" 'first micro-batch$')" 0
+all=$(texts "$tmp/70b-zero.yaml" '')
+ok "with it all of them are" test "$all" -gt 20 -a "$(texts "$tmp/70b-zero.yaml" 'first micro-batch$')" = "$all"
+cat >"$tmp/mixture.yaml" <<'YAML'
+model: {preset: mixtral-8x7b}
+train: {steps: 5, global_batch: 512, precision: bf16}
+layout: {data: 64, expert: 8, zero: 1, recompute: full, overlap: auto}
+machine: {preset: dgx-h100, nodes: 8}
+YAML
+run "$plan" "$tmp/mixture.yaml" --ranks 64 --explain 0
+share=$(printf '%s\n' "$out" | awk '$1 == "all" { print $(NF - 4) }')
+ok "a mixture on 64 devices exposes $share % of its step" awk "BEGIN { exit !(\"$share\" + 0 > 0 && $share <= 5) }"
 run "$plan" "$tmp/70b-turns.yaml" --ranks 256 --explain 128
 like "which turns is told" "$out" 'segments in turn, the first of them:'
 like "piece by piece" "$out" 'backward [0-9]*\.\.[0-9]*, forward [0-9]*\.\.'
