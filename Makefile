@@ -58,7 +58,7 @@ UTF8_LIBS   ?= $(call with_header,utf8proc.h,-lutf8proc)
 ZLIB_LIBS   ?= $(call with_header,zlib.h,-lz)
 ZSTD_LIBS   ?= $(call with_header,zstd.h,-lzstd)
 NOT_HERE    := kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c lib/token/$(if $(PCRE2_LIBS),regex_none,regex).c \
-               lib/token/$(if $(UTF8_LIBS),unicode_none,unicode).c lib/data/$(if $(ZLIB_LIBS),gzip_none,gzip).c lib/data/$(if $(ZSTD_LIBS),zstd_none,zstd).c
+               lib/token/$(if $(UTF8_LIBS),unicode_none,unicode).c lib/texts/$(if $(ZLIB_LIBS),gzip_none,gzip).c lib/texts/$(if $(ZSTD_LIBS),zstd_none,zstd).c
 # Only a benchmark compares with OpenBLAS, and does without it.
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS ?= $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
@@ -339,7 +339,7 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(filter-out $(NOT_HERE),$(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report token) \
+DEEP_SRC  := $(filter-out $(NOT_HERE),$(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report token texts) \
              lib/data/*.c lib/state/state.c checkpoint/*/*.c slurm/*/*.c kernels/codec.c kernels/zfp*.c kernels/cpu/codec*.c))
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)

@@ -2,7 +2,7 @@
 
 #include "bin/common.h"
 #include "lib/data/data_format.h"
-#include "lib/data/tokenize.h"
+#include "lib/texts/tokenize.h"
 
 #include <getopt.h>
 #include <stdio.h>

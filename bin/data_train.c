@@ -2,7 +2,7 @@
 
 #include "bin/common.h"
 #include "lib/base/mem.h"
-#include "lib/data/train_tokenizer.h"
+#include "lib/texts/train_tokenizer.h"
 
 #include <getopt.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * its lines as JSON become tokens or say why not.
  */
 #include "lib/base/mem.h"
-#include "lib/data/encoders.h"
-#include "lib/data/texts.h"
+#include "lib/texts/encoders.h"
+#include "lib/texts/texts.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * zstd.c - the one file that knows libzstd. Its own allocations go past lib/base/mem.h: the functions
  * that take others' are not in the shared library.
  */
-#include "lib/data/unpack.h"
+#include "lib/texts/unpack.h"
 
 #include <zstd.h>
 

@@ -1,8 +1,8 @@
-#include "lib/data/train_tokenizer.h"
+#include "lib/texts/train_tokenizer.h"
 
 #include "lib/base/mem.h"
 #include "lib/base/text_file.h"
-#include "lib/data/tokenize_part.h"
+#include "lib/texts/tokenize_part.h"
 
 #include <unistd.h>
 

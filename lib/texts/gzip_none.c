@@ -1,7 +1,7 @@
 /*
  * gzip_none.c - stands where zlib is not. See unpack.h.
  */
-#include "lib/data/unpack.h"
+#include "lib/texts/unpack.h"
 
 enum sn_status sn_gzip_open(struct sn_unpacker *u, const char *name, struct sn_err *err)
 {

@@ -1,12 +1,12 @@
 /*
  * tokenize_part.h - one input file into a part; for tokenize.c and train_tokenizer.c alone.
  */
-#ifndef SN_DATA_TOKENIZE_PART_H
-#define SN_DATA_TOKENIZE_PART_H
+#ifndef SN_TOKENIZE_PART_H
+#define SN_TOKENIZE_PART_H
 
-#include "lib/data/encoders.h"
-#include "lib/data/texts.h"
-#include "lib/data/tokenize.h"
+#include "lib/texts/encoders.h"
+#include "lib/texts/texts.h"
+#include "lib/texts/tokenize.h"
 
 struct sn_part {
     const struct sn_tokenize *want;

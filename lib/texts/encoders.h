@@ -2,8 +2,8 @@
  * encoders.h - threads that make tokens of batches of documents, in a ring: batches go in and come
  * out in one order, whatever the number of threads.
  */
-#ifndef SN_DATA_ENCODERS_H
-#define SN_DATA_ENCODERS_H
+#ifndef SN_ENCODERS_H
+#define SN_ENCODERS_H
 
 #include "lib/base/err.h"
 #include "lib/token/tokenizer.h"

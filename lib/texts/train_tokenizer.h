@@ -4,10 +4,10 @@
  * Each document is a sequence of BpeTrainer's train_from_iterator. Memory: the different words and
  * their pairs, once for each thread while texts are read.
  */
-#ifndef SN_DATA_TRAIN_TOKENIZER_H
-#define SN_DATA_TRAIN_TOKENIZER_H
+#ifndef SN_TRAIN_TOKENIZER_H
+#define SN_TRAIN_TOKENIZER_H
 
-#include "lib/data/tokenize.h"
+#include "lib/texts/tokenize.h"
 #include "lib/token/bpe_train.h"
 
 struct sn_train_tokenizer {

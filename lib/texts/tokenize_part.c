@@ -2,7 +2,7 @@
  * tokenize_part.c - a file in documents, batches of them to the encoders, and their tokens, in the
  * order of the file, to a writer. Only the batches of the ring and one document are in memory.
  */
-#include "lib/data/tokenize_part.h"
+#include "lib/texts/tokenize_part.h"
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

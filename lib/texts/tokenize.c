@@ -6,7 +6,7 @@
  * done stands in a file of its own, DIR/part-N.jsonl, written when the part has its name; who puts them
  * together has the lock of DIR/join.lock, and gathers the lines.
  */
-#include "lib/data/tokenize.h"
+#include "lib/texts/tokenize.h"
 
 #include "lib/base/directory.h"
 #include "lib/base/hash.h"
@@ -15,7 +15,7 @@
 #include "lib/base/text_file.h"
 #include "lib/data/data_format.h"
 #include "lib/data/data_tokenizer.h"
-#include "lib/data/tokenize_part.h"
+#include "lib/texts/tokenize_part.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * gzip.c - the one file that knows zlib.
  */
 #include "lib/base/mem.h"
-#include "lib/data/unpack.h"
+#include "lib/texts/unpack.h"
 
 #include <zlib.h>
 

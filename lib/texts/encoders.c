@@ -1,4 +1,4 @@
-#include "lib/data/encoders.h"
+#include "lib/texts/encoders.h"
 
 #include "lib/base/json.h"
 #include "lib/base/mem.h"

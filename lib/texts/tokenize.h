@@ -6,8 +6,8 @@
  * together as DIR/tokens. What was interrupted goes on with the first file that has no part. Parts
  * hold documents in the order of the input, so the number of workers changes nothing.
  */
-#ifndef SN_DATA_TOKENIZE_H
-#define SN_DATA_TOKENIZE_H
+#ifndef SN_TOKENIZE_H
+#define SN_TOKENIZE_H
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"

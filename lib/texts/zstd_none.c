@@ -1,7 +1,7 @@
 /*
  * zstd_none.c - stands where libzstd is not. See unpack.h.
  */
-#include "lib/data/unpack.h"
+#include "lib/texts/unpack.h"
 
 enum sn_status sn_zstd_open(struct sn_unpacker *u, const char *name, struct sn_err *err)
 {

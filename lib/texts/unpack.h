@@ -2,8 +2,8 @@
  * unpack.h - packed streams: gzip (gzip.c) and zstd (zstd.c), each from a library that may be missing
  * (gzip_none.c, zstd_none.c).
  */
-#ifndef SN_DATA_UNPACK_H
-#define SN_DATA_UNPACK_H
+#ifndef SN_UNPACK_H
+#define SN_UNPACK_H
 
 #include "lib/base/err.h"
 

@@ -1,4 +1,4 @@
-#include "lib/data/texts.h"
+#include "lib/texts/texts.h"
 
 #include "lib/base/input.h"
 #include "lib/base/mem.h"

@@ -1,11 +1,11 @@
 /*
  * texts.h - texts on the disk: which files are meant, and their bytes, unpacked.
  */
-#ifndef SN_DATA_TEXTS_H
-#define SN_DATA_TEXTS_H
+#ifndef SN_TEXTS_H
+#define SN_TEXTS_H
 
 #include "lib/base/err.h"
-#include "lib/data/unpack.h"
+#include "lib/texts/unpack.h"
 
 #include <stdbool.h>
 #include <stdint.h>
