@@ -126,9 +126,9 @@ static void json_ramp(struct sn_str *out, const struct sn_plan_row *r)
     if (!r->ramp)
         return;
     sn_str_add(out, "\"ramp\": [");
-    for (int k = 0; k < sn_batch_sizes(r->train) - 1; k++) {
+    for (int k = 0; k < sn_batch_sizes(&r->job->config->train) - 1; k++) {
         int64_t first, last;
-        int size = sn_batch_size(r->train, k, &first, &last);
+        int size = sn_batch_size(&r->job->config->train, k, &first, &last);
         const struct sn_plan *p = &r->ramp[k];
         sn_str_add(out,
                    "%s{\"batch\": %d, \"first_step\": %lld, \"last_step\": %lld, "
@@ -137,6 +137,25 @@ static void json_ramp(struct sn_str *out, const struct sn_plan_row *r)
                    p->tokens_per_s);
         json_axes_traffic(out, p);
         sn_str_add(out, "}");
+    }
+    sn_str_add(out, "], ");
+}
+
+/* What attention sees in the first steps, and the FLOPs of all of them. */
+static void json_curriculum(struct sn_str *out, const struct sn_job *j)
+{
+    int n = j ? sn_lengths(j->config) : 1;
+    if (n == 1)
+        return;
+    sn_str_add(out, "\"curriculum\": [");
+    for (int k = 0; k < n; k++) {
+        int64_t first, last;
+        int length = sn_length(j->config, k, &first, &last);
+        sn_str_add(out,
+                   "%s{\"length\": %d, \"first_step\": %lld, \"last_step\": %lld, "
+                   "\"flops_per_token\": %.9g}",
+                   k ? ", " : "", length, (long long)first, (long long)last,
+                   sn_model_flops_of_length(j->model, &j->config->model, length));
     }
     sn_str_add(out, "], ");
 }
@@ -219,6 +238,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
                (long long)r->limit, p->bubble);
     json_traffic(out, p, r->machine);
     json_ramp(out, r);
+    json_curriculum(out, r->job);
     if (p->snapshot_traffic)
         sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
     json_time(out, &p->stage);

@@ -154,6 +154,20 @@ static void text_ramp(const struct sn_plan_report *r)
     }
 }
 
+/* What attention sees in the first steps. */
+static void text_curriculum(const struct sn_job *j)
+{
+    int n = sn_lengths(j->config);
+    for (int k = 0; k < n && n > 1; k++) {
+        int64_t first, last;
+        int length = sn_length(j->config, k, &first, &last);
+        if (first <= last)
+            (void)printf("steps %lld..%lld: samples in pieces of %d tokens, %.4g FLOPs per token\n",
+                         (long long)first, (long long)last, length,
+                         sn_model_flops_of_length(j->model, &j->config->model, length));
+    }
+}
+
 /* What each kind of message is coded with, and what that changes. */
 static void text_codecs(const struct sn_plan_report *r)
 {
@@ -290,6 +304,7 @@ static void text_plan(const struct sn_plan_report *r)
     text_chunks(r);
     text_time(r);
     text_ramp(r);
+    text_curriculum(r->stages->job[0]);
     text_memory(&p->memory);
     text_traffic(r);
     text_codecs(r);
@@ -316,7 +331,7 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
     }
     sn_plan_json(&text, &(struct sn_plan_row){.plan = r->plan,
                                               .ramp = r->ramp,
-                                              .train = &j->config->train,
+                                              .job = j,
                                               .layout = &j->config->layout,
                                               .machine = r->pricer->machine,
                                               .software = r->pricer->software,

@@ -49,4 +49,13 @@ static inline double sn_mask_keys(int64_t seq, int64_t window)
     return seq > 0 ? w - w * w / (2 * s) : 0;
 }
 
+/* The same of one that is cut into pieces of `length` tokens, the last of which may be shorter. */
+static inline double sn_mask_keys_cut(int64_t seq, int64_t length, int64_t window)
+{
+    int64_t rest = seq % length;
+    return ((double)(seq - rest) * sn_mask_keys(length, window) +
+            (double)rest * sn_mask_keys(rest, window)) /
+           (double)seq;
+}
+
 #endif

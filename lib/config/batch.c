@@ -68,3 +68,26 @@ void sn_batch_set(struct sn_train_config *t, int n)
     t->global_batch = n;
     t->ramp.n_batches = 0;
 }
+
+int sn_lengths(const struct sn_config *c)
+{
+    return c->data.curriculum.n_lengths + 1;
+}
+
+int sn_length(const struct sn_config *c, int k, int64_t *first, int64_t *last)
+{
+    const struct sn_curriculum_config *u = &c->data.curriculum;
+    bool is_last = k == u->n_lengths;
+    *first = k > 0 ? (int64_t)u->until[k - 1] + 1 : 1;
+    *last = is_last || u->until[k] > c->train.steps ? c->train.steps : u->until[k];
+    return is_last ? c->model.seq : u->lengths[k];
+}
+
+int sn_length_of(const struct sn_config *c, int64_t step)
+{
+    const struct sn_curriculum_config *u = &c->data.curriculum;
+    int k = 0;
+    while (k < u->n_lengths && step > u->until[k])
+        k++;
+    return k < u->n_lengths ? u->lengths[k] : c->model.seq;
+}

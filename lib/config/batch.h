@@ -3,7 +3,7 @@
  *
  * Steps count from 1, samples of a run from 0: a step takes those from the number that all steps
  * before it took. Functions of the run file alone, the same in every layout and after a resume.
- * With train.ramp the first steps take fewer than train.global_batch.
+ * With train.ramp the first steps take fewer than train.global_batch. And what of a sample attention sees.
  */
 #ifndef SN_CONFIG_BATCH_H
 #define SN_CONFIG_BATCH_H
@@ -15,6 +15,13 @@ int sn_batch_number(const struct sn_train_config *t, int64_t step);
 int sn_batch_of(const struct sn_train_config *t, int64_t step);
 /* Sequences of all steps before `step`: the run-wide number of its first sample. */
 int64_t sn_samples_before(const struct sn_train_config *t, int64_t step);
+
+/* Tokens of the pieces that a step's samples are cut into (data.curriculum), each sample from its first token
+ * on; model.seq: they are whole. How many lengths there are, one after another, and the steps that have the
+ * k-th one, as with sn_batch_size. */
+int sn_length_of(const struct sn_config *c, int64_t step);
+int sn_lengths(const struct sn_config *c);
+int sn_length(const struct sn_config *c, int k, int64_t *first, int64_t *last);
 
 /* How many sizes batches have, one after another: 1 without a ramp. */
 int sn_batch_sizes(const struct sn_train_config *t);

@@ -77,9 +77,18 @@ struct sn_run_config {
     int fingerprints; /* lib/replay: those of every so many steps; 0: none */
 };
 
+/* Samples cut into shorter pieces in the first steps (sn_length_of in lib/config/batch.h). */
+struct sn_curriculum_config {
+    int n_lengths; /* 0: none */
+    int lengths[SN_SPLIT_MAX];
+    int n_until; /* the last step of each */
+    int until[SN_SPLIT_MAX];
+};
+
 struct sn_data_config {
     struct sn_data_sets train, valid;
     struct sn_data_phases phases;
+    struct sn_curriculum_config curriculum;
     enum sn_order order;
     enum sn_documents documents; /* of one sample: do they see each other? */
     enum sn_loss_of loss;        /* which tokens are targets */

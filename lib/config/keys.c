@@ -42,6 +42,12 @@ _Static_assert(offsetof(struct sn_ramp_config, batches) ==
                    offsetof(struct sn_ramp_config, until) ==
                        offsetof(struct sn_ramp_config, n_until) + offsetof(struct sn_ints, v),
                "lists of numbers lie as struct sn_ints does");
+_Static_assert(offsetof(struct sn_curriculum_config, lengths) ==
+                       offsetof(struct sn_curriculum_config, n_lengths) +
+                           offsetof(struct sn_ints, v) &&
+                   offsetof(struct sn_curriculum_config, until) ==
+                       offsetof(struct sn_curriculum_config, n_until) + offsetof(struct sn_ints, v),
+               "lists of numbers lie as struct sn_ints does");
 _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                        offsetof(struct sn_layout_config, n_axis_order) +
                            offsetof(struct sn_ranking, name) &&
@@ -276,6 +282,11 @@ const struct sn_key sn_keys[] = {
         NAMES(documents), DEFAULT("together"), DECIDES},
     {ROW("data.loss", ENUM, AT(data.loss), "Tokens to be predicted. all; mask: those that PREFIX.mask beside each .bin counts (docs/DATA.md). The loss is the mean over them, in the global batch."),
         NAMES(losses), DEFAULT("all"), DECIDES},
+    {ROW("data.curriculum", MAP, NONE, "Shorter sequences in the first steps; whole samples of model.seq tokens follow.")},
+    {ROW("data.curriculum.lengths", INTS, AT(data.curriculum.n_lengths), "Tokens of the pieces that samples are cut into, one length after another, each more than the one before and less than model.seq: a token sees those before it in its piece alone. Steps keep their samples and tokens (docs/DATA.md)."),
+        RANGE(1, 2147483647, "tokens"), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
+    {ROW("data.curriculum.until", INTS, AT(data.curriculum.n_until), "The last step of each of data.curriculum.lengths."),
+        RANGE(1, 2147483647, "steps"), WORD("none"), DEFAULT("none"), DECIDES, QUIET},
 
     {ROW("train", MAP, NONE, "How the weights are learnt.")},
     {ROW("train.steps", LONG, AT(train.steps), "Optimizer steps of the whole run."),

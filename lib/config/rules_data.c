@@ -1,5 +1,5 @@
 /*
- * rules_data.c - the rules between the sets of data.train, data.valid and data.phases.
+ * rules_data.c - the rules between the sets of data.train, data.valid and data.phases; and of data.curriculum.
  */
 #include "lib/config/settings.h"
 
@@ -70,10 +70,34 @@ static enum sn_status validation_has_names(const struct sn_config *c, const stru
     return SN_OK;
 }
 
+static enum sn_status curriculum_grows(const struct sn_config *c, const struct sn_settings *s,
+                                       struct sn_err *err)
+{
+    const struct sn_curriculum_config *u = &c->data.curriculum;
+    if (u->n_until != u->n_lengths)
+        return sn_settings_fail(s, u->n_until > 0 ? "data.curriculum.until" : "data.curriculum", err,
+                                "%d ends of %d lengths; want one for each in data.curriculum.until",
+                                u->n_until, u->n_lengths);
+    for (int k = 0; k < u->n_lengths; k++) {
+        int next = k + 1 < u->n_lengths ? u->lengths[k + 1] : c->model.seq;
+        if (u->lengths[k] >= next)
+            return sn_settings_fail(s, "data.curriculum.lengths", err,
+                                    "%d comes before %d; want lengths that grow, up to less than "
+                                    "model.seq",
+                                    u->lengths[k], next);
+        if (k > 0 && u->until[k] <= u->until[k - 1])
+            return sn_settings_fail(s, "data.curriculum.until", err,
+                                    "pieces of %d tokens have no step; want ends that grow",
+                                    u->lengths[k]);
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_rule_data(const struct sn_config *c, const struct sn_settings *s,
                             struct sn_err *err)
 {
     SN_TRY(phases_name_sets(c, s, err));
     SN_TRY(sets_have_parts(c, s, err));
+    SN_TRY(curriculum_grows(c, s, err));
     return validation_has_names(c, s, err);
 }

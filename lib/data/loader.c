@@ -1,6 +1,5 @@
 #include "lib/data/loader.h"
 
-#include "kernels/mask.h"
 #include "lib/config/batch.h"
 
 int sn_loader_micros(const struct sn_loader *l, int64_t step)
@@ -13,18 +12,23 @@ int sn_loader_first(const struct sn_loader *l, int micro)
     return (micro * l->ranks + l->rank) * l->sequences;
 }
 
-static enum sn_status read_row(const struct sn_loader *l, int set, int64_t sample, int64_t row,
-                               struct sn_err *err)
+/* A row of the buffers, and what goes there. */
+struct row {
+    int64_t row, sample;
+    int set, length;
+};
+
+static enum sn_status read_row(const struct sn_loader *l, struct row w, struct sn_err *err)
 {
-    const struct sn_data *d = l->corpus->set[set];
+    const struct sn_data *d = l->corpus->set[w.set];
     int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
-    int32_t *ids = l->ids + row * rows, *targets = l->targets + row * rows;
+    int32_t *ids = l->ids + w.row * rows, *targets = l->targets + w.row * rows;
     int32_t *all_ids = rows == seq ? ids : l->whole;
     int32_t *all_targets = rows == seq ? targets : l->whole + seq;
-    SN_TRY(sn_data_read(d, sample, seq, l->config->model.vocab, all_ids, all_targets, err));
-    sn_sample_targets(l->config, d, sample, all_targets);
+    SN_TRY(sn_data_read(d, w.sample, seq, l->config->model.vocab, all_ids, all_targets, err));
+    sn_sample_targets(l->config, d, w.sample, all_targets);
     if (l->starts)
-        sn_sample_starts(l->config, d, sample, l->starts + row * seq);
+        sn_sample_starts(l->config, d, w.sample, w.length, l->starts + w.row * seq);
     for (int64_t i = 0; i < rows && rows < seq; i++) {
         int64_t at = sn_position(&l->place, l->place.context_rank, i);
         ids[i] = l->whole[at];
@@ -43,25 +47,16 @@ static struct sn_blend_pick sample_of(const struct sn_loader *l, int64_t number)
     return p;
 }
 
-/* Of n samples that are whole documents, and all of whose targets count. */
-static struct sn_sample_count plain_count(const struct sn_config *c, int64_t n)
-{
-    double seq = c->model.seq, samples = (double)n;
-    return (struct sn_sample_count){
-        .targets = n * c->model.seq,
-        .keys = samples * seq * sn_mask_keys(c->model.seq, 0),
-        .window_keys = samples * seq * sn_mask_keys(c->model.seq, c->model.sliding_window)};
-}
-
 /* Every rank looks at the samples of all: no message tells what each of them has. */
-static struct sn_sample_count count_step(const struct sn_loader *l, int64_t before, int64_t n)
+static struct sn_sample_count count_step(const struct sn_loader *l, int64_t before, int64_t n,
+                                         int length)
 {
     struct sn_sample_count sum = {0};
     if (sn_samples_are_plain(l->config))
-        return plain_count(l->config, n);
+        return sn_plain_count(l->config, length, n);
     for (int64_t i = 0; i < n; i++) {
         struct sn_blend_pick p = sample_of(l, before + i);
-        sn_sample_count(l->config, l->corpus->set[p.set], p.number, &sum);
+        sn_sample_count(l->config, l->corpus->set[p.set], p.number, length, &sum);
     }
     return sum;
 }
@@ -69,10 +64,11 @@ static struct sn_sample_count count_step(const struct sn_loader *l, int64_t befo
 struct sn_sample_count sn_loader_count(const struct sn_loader *l, int set, int64_t n)
 {
     struct sn_sample_count sum = {0};
+    int whole = l->config->model.seq;
     if (sn_samples_are_plain(l->config))
-        return plain_count(l->config, n);
+        return sn_plain_count(l->config, whole, n);
     for (int64_t i = 0; i < n; i++)
-        sn_sample_count(l->config, l->corpus->set[set], i, &sum);
+        sn_sample_count(l->config, l->corpus->set[set], i, whole, &sum);
     return sum;
 }
 
@@ -82,13 +78,15 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
 {
     const struct sn_config *c = l->config;
     int64_t before = sn_samples_before(&c->train, step);
-    *count = count_step(l, before, sn_batch_of(&c->train, step));
+    int length = sn_length_of(c, step);
+    *count = count_step(l, before, sn_batch_of(&c->train, step), length);
     for (int m = 0; m < micros; m++) {
         int64_t first = before + sn_loader_first(l, m);
         first_sample[m] = first;
         for (int i = 0; i < l->sequences; i++) {
             struct sn_blend_pick p = sample_of(l, first + i);
-            SN_TRY(read_row(l, p.set, p.number, (int64_t)m * l->sequences + i, err));
+            struct row row = {(int64_t)m * l->sequences + i, p.number, p.set, length};
+            SN_TRY(read_row(l, row, err));
         }
     }
     return SN_OK;
@@ -98,7 +96,7 @@ enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micro
 static enum sn_status fill_row(const struct sn_loader *l, int set, int64_t row, struct sn_err *err)
 {
     int64_t rows = sn_rows_per_sample(&l->place);
-    SN_TRY(read_row(l, set, 0, row, err));
+    SN_TRY(read_row(l, (struct row){row, 0, set, l->config->model.seq}, err));
     for (int64_t i = 0; i < rows; i++)
         l->targets[row * rows + i] = SN_NO_TARGET;
     return SN_OK;
@@ -107,7 +105,9 @@ static enum sn_status fill_row(const struct sn_loader *l, int set, int64_t row, 
 enum sn_status sn_loader_range(const struct sn_loader *l, int set, int64_t first, int64_t end,
                                struct sn_err *err)
 {
-    for (int i = 0; i < l->sequences; i++)
-        SN_TRY(first + i < end ? read_row(l, set, first + i, i, err) : fill_row(l, set, i, err));
+    for (int i = 0; i < l->sequences; i++) {
+        struct row row = {i, first + i, set, l->config->model.seq};
+        SN_TRY(first + i < end ? read_row(l, row, err) : fill_row(l, set, i, err));
+    }
     return SN_OK;
 }

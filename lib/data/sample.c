@@ -11,40 +11,62 @@ bool sn_samples_are_plain(const struct sn_config *c)
     return c->data.documents == SN_DOCUMENTS_TOGETHER && c->data.loss == SN_LOSS_ALL;
 }
 
-/* Documents, or parts of them, of the tokens first .. end - 1 of a file. */
+/* Parts of the tokens first .. end - 1 of a file that see nothing before them: pieces and, where documents are
+ * apart, these and their parts. */
 struct walk {
     const struct sn_data *data;
-    int64_t first, end;
-    int64_t document, from, to; /* the one here, and its tokens within those */
+    int64_t first, end, length; /* of pieces */
+    int64_t document, document_end;
+    int64_t from, to; /* the part here */
+    bool begins;      /* a document */
 };
+
+static void next_document(struct walk *w)
+{
+    w->begins = true;
+    do /* documents may be empty */
+        w->document_end = sn_data_document_token(w->data, ++w->document);
+    while (w->document_end == w->from);
+}
 
 static bool walk_next(struct walk *w)
 {
     if (w->to == w->end)
         return false;
     w->from = w->to;
-    do /* documents may be empty */
-        w->to = sn_data_document_token(w->data, ++w->document);
-    while (w->to == w->from);
+    w->begins = false;
+    if (w->from == w->document_end)
+        next_document(w);
+    int64_t piece_end = w->from + w->length - (w->from - w->first) % w->length;
+    w->to = piece_end < w->document_end ? piece_end : w->document_end;
     w->to = w->to < w->end ? w->to : w->end;
     return true;
 }
 
 /* Before the first of them; walk_next() goes to it. */
-static struct walk walk_begin(const struct sn_data *d, int64_t first, int64_t end)
+static struct walk walk_begin(const struct sn_config *c, const struct sn_data *d, int64_t first,
+                              int64_t end, int length)
 {
-    return (struct walk){.data = d,
-                         .first = first,
-                         .end = end,
-                         .document = sn_data_document_of(d, first),
-                         .to = first};
+    struct walk w = {.data = d, .first = first, .end = end, .length = length, .to = first};
+    bool together = c->data.documents == SN_DOCUMENTS_TOGETHER;
+    w.document = together ? 0 : sn_data_document_of(d, first);
+    w.document_end = together ? end : first;
+    return w;
 }
 
-/* A sample is one document where they are together. */
 static void count_keys(const struct sn_config *c, int64_t tokens, struct sn_sample_count *sum)
 {
     sum->keys += (double)tokens * sn_mask_keys(tokens, 0);
     sum->window_keys += (double)tokens * sn_mask_keys(tokens, c->model.sliding_window);
+}
+
+struct sn_sample_count sn_plain_count(const struct sn_config *c, int length, int64_t n)
+{
+    int64_t seq = c->model.seq, window = c->model.sliding_window;
+    double tokens = (double)(n * seq);
+    return (struct sn_sample_count){.targets = n * seq,
+                                    .keys = tokens * sn_mask_keys_cut(seq, length, 0),
+                                    .window_keys = tokens * sn_mask_keys_cut(seq, length, window)};
 }
 
 static int64_t counted(const struct sn_config *c, const struct sn_data *d, int64_t first, int64_t n)
@@ -52,17 +74,13 @@ static int64_t counted(const struct sn_config *c, const struct sn_data *d, int64
     return c->data.loss == SN_LOSS_MASK ? sn_data_mask_count(sn_data_mask(d), first, n) : n;
 }
 
-void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i,
+void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                      struct sn_sample_count *sum)
 {
     int64_t seq = c->model.seq, first = i * seq;
     sum->targets += counted(c, d, first + 1, seq);
-    if (c->data.documents == SN_DOCUMENTS_TOGETHER) {
-        count_keys(c, seq, sum);
-        return;
-    }
-    for (struct walk w = walk_begin(d, first, first + seq + 1); walk_next(&w);) {
-        if (w.from > first) /* no document's first token is a target */
+    for (struct walk w = walk_begin(c, d, first, first + seq + 1, length); walk_next(&w);) {
+        if (w.begins && w.from > first) /* no document's first token is a target */
             sum->targets -= counted(c, d, w.from, 1);
         int64_t inputs = w.to - w.from - (w.to == w.end); /* the last token is a target alone */
         count_keys(c, inputs, sum);
@@ -78,16 +96,16 @@ void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64
             targets[k] = SN_NO_TARGET;
     if (c->data.documents == SN_DOCUMENTS_TOGETHER)
         return;
-    for (struct walk w = walk_begin(d, first, first + seq + 1); walk_next(&w);)
-        if (w.from > first)
+    for (struct walk w = walk_begin(c, d, first, first + seq + 1, c->model.seq); walk_next(&w);)
+        if (w.begins && w.from > first)
             targets[w.from - first - 1] = SN_NO_TARGET;
 }
 
-void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i,
+void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                       int32_t *starts)
 {
     int64_t seq = c->model.seq, first = i * seq;
-    for (struct walk w = walk_begin(d, first, first + seq); walk_next(&w);)
+    for (struct walk w = walk_begin(c, d, first, first + seq, length); walk_next(&w);)
         for (int64_t t = w.from; t < w.to; t++)
             starts[t - first] = (int32_t)(w.from - first);
 }

@@ -1,10 +1,12 @@
 /*
- * sample.h - what data.documents and data.loss make of a sample: which of its tokens are to be
- * predicted, and which its queries see.
+ * sample.h - what data.documents, data.loss and data.curriculum make of a sample: which of its tokens
+ * are to be predicted, and which its queries see.
  *
  * Sample i of S tokens has inputs i S .. i S + S - 1 of its file, and each one's target is the token
  * behind it. A target counts unless the file's mask leaves it out or, where documents are apart, it
- * is the first token of a document: what is before it is of another one.
+ * is the first token of a document: what is before it is of another one. A sample is cut into pieces
+ * of `length` tokens (sn_length_of), from its first token on; queries see nothing before their piece. The
+ * target of a piece's last token is the first one of the next, as it is for samples.
  *
  * Knows nothing of ranks, as lib/data/data.h does not.
  */
@@ -22,15 +24,17 @@ struct sn_sample_count {
 
 /* Of all samples alike: is nothing left out, and does no document begin anew? */
 bool sn_samples_are_plain(const struct sn_config *c);
+/* What n samples have that are plain. */
+struct sn_sample_count sn_plain_count(const struct sn_config *c, int length, int64_t n);
 /* Add what sample i has. */
-void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i,
+void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                      struct sn_sample_count *sum);
 /* Targets of sample i that do not count become SN_NO_TARGET. */
 void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64_t i,
                        int32_t *targets);
-/* The position of the first token that each of the S queries sees: where documents are apart, that
- * of its document's first token here. */
-void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i,
+/* The position of the first token that each of the S queries sees: that of its piece or, where documents
+ * are apart, of its document's first token there. */
+void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                       int32_t *starts);
 
 #endif

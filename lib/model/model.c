@@ -317,6 +317,13 @@ double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_co
     return flops(m, c, (const double[2]){keys, window_keys});
 }
 
+double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
+                                int64_t length)
+{
+    return sn_model_flops_of_keys(m, c, sn_mask_keys_cut(c->seq, length, 0),
+                                  sn_mask_keys_cut(c->seq, length, c->sliding_window));
+}
+
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
     return flops(m, c, (const double[2]){c->seq, c->seq});

@@ -119,6 +119,9 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
  * one: documents that are apart. */
 double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
                               double keys, double window_keys);
+/* The same where samples are cut into pieces of `length` tokens (data.curriculum). */
+double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
+                                int64_t length);
 /* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);

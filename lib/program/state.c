@@ -13,6 +13,7 @@
  */
 #include "lib/program/build.h"
 
+#include "lib/config/batch.h"
 #include "lib/layout/collective.h"
 
 static int add(struct sn_program *p, const struct sn_bucket *b, int number, enum sn_class cls,
@@ -114,7 +115,7 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
     j->starts = -1;
-    if (j->config->data.documents == SN_DOCUMENTS_APART)
+    if (j->config->data.documents == SN_DOCUMENTS_APART || sn_lengths(j->config) > 1)
         j->starts =
             sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, sn_job_starts(j) * p->micros, 1, "starts");
     int64_t scalars = (int64_t)sizeof(struct sn_scalars);

@@ -197,6 +197,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     (void)fprintf(f, ", \"tokens\": %lld", (long long)r->tokens);
     if (r->targets >= 0)
         (void)fprintf(f, ", \"targets\": %lld", (long long)r->targets);
+    if (r->length > 0)
+        (void)fprintf(f, ", \"length\": %d", r->length);
     number(f, "step_time_s", r->step_time);
     number(f, "tokens_per_s", rate);
     number(f, "mfu", r->peak > 0 ? rate * r->flops_per_token / r->peak : NAN);

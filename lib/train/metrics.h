@@ -31,6 +31,7 @@ struct sn_step_report {
     int64_t step_tokens;
     double step_time;                       /* seconds */
     int64_t targets;                        /* that count; -1: all tokens of the step */
+    int length;                             /* of pieces (data.curriculum); 0: there is none */
     double flops_per_token, flops_uncausal; /* lib/model/model.h */
     double peak;                            /* FLOP/s of all ranks together; 0: unknown */
     bool has_aux_loss, has_z_loss;          /* the model's routers have these */

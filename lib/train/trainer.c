@@ -243,6 +243,7 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
         .step_tokens = (int64_t)s->tokens_in_step,
         .step_time = seconds,
         .targets = sn_samples_are_plain(c) ? -1 : count.targets,
+        .length = sn_lengths(c) > 1 ? sn_length_of(c, step) : 0,
         .flops_per_token =
             sn_model_flops_of_keys(t->model, &c->model, count.keys / s->tokens_in_step,
                                    count.window_keys / s->tokens_in_step),

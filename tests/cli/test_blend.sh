@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_blend.sh - runs on blends of data sets: planned, trained on any number of ranks and over a change of
-# weights, resumed in another layout, and refused where the blend is not the one that the run has read.
+# weights and of length (data.curriculum), resumed in another layout, and refused where the blend is not the one that the run has read.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 
@@ -16,7 +16,7 @@ sets="{path: $tmp/style, weight: 0.55, valid: $tmp/style-valid}, {path: $tmp/lic
 phases="[{from_step: 5, weights: {style: 1, bits: 2.5}}]"
 given() { # name layout [sets [phases]]: a run file of 8 steps
     steps=8 eval_every=4 layers=2 hidden=32 ffn=48 seq=16 run_file "$tmp/$1.yaml" "$tmp/$1"
-    sed -i "s|^data: .*|data: {train: [${3-$sets}], valid: [{path: $tmp/license-valid, name: law}], phases: ${4-$phases}}|
+    sed -i "s|^data: .*|data: {train: [${3-$sets}], valid: [{path: $tmp/license-valid, name: law}], phases: ${4-$phases}, curriculum: {lengths: [6], until: [5]}}|
         s/^layout: {micro_batch: 1, /layout: {$2, /" "$tmp/$1.yaml"
 }
 numbers() { # name
@@ -34,8 +34,12 @@ is "a blend is planned" "$rc" 0
 like "with shares" "$out" "^  style: 64.71 %, 28.57 % from step 5 of $tmp/style, [0-9]+ tokens, [0-9]+ sequences of 16, 0.[0-9]+ times$"
 like "of a set that comes later, too" "$out" "^  bits: 0 %, 71.43 % from step 5 of $tmp/bits, "
 like "and validation by name" "$out" "^validation: law: $tmp/license-valid has [0-9]+ sequences, an evaluation takes 12"
+like "and pieces of samples" "$out" '^steps 1..5: samples in pieces of 6 tokens, [0-9.e+]+ FLOPs per token$'
+run "$plan" "$tmp/one.yaml" --json
+like "in JSON, too" "$out" '"curriculum": \[{"length": 6, "first_step": 1, "last_step": 5, "flops_per_token": [0-9]+}, {"length": 16, "first_step": 6, "last_step": 8, '
 run "$train" "$tmp/one.yaml"
 is "one rank trains" "$rc" 0
+is "of lengths that the steps tell" "$(metric length "$tmp/one/metrics.jsonl" | tr '\n' ' ')" '6 6 6 6 6 16 16 16 '
 like "losses are told by set" "$err" 'step 8  validation loss [0-9.]+ \(law [0-9.]+, style [0-9.]+\)$'
 like "in the metrics, too" "$(grep '"step": 8, "val' "$tmp/one/metrics.jsonl")" '^{"step": 8, "val_loss": [0-9.]+, "val_losses": {"law": [0-9.]+, "style": [0-9.]+}}$'
 is "the loss of all is their mean" "$(awk -F'[:,} ]+' '/val_losses/ { printf "%.5f ", $5 - ($8 + $10) / 2 }' "$tmp/one/metrics.jsonl" | tr -d '-')" '0.00000 0.00000 '

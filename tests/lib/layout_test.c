@@ -218,19 +218,19 @@ static double count_targets(const struct sn_config *c, int64_t first_sample)
     return (double)n;
 }
 
-static void fill_starts(const struct place *p, int64_t first_sample, int micro)
+static void fill_starts(const struct place *p, int64_t first_sample, int micro, int length)
 {
     const struct sn_config *c = p->config;
     int64_t seq = c->model.seq, samples = c->layout.micro_batch, start = 0;
     for (int64_t i = 0; i < samples * seq && p->starts; i++) {
-        start = i % seq == 0 ? 0 : start;
-        if (begins(c, first_sample + i / seq, i % seq))
+        if (i % seq % length == 0 || begins(c, first_sample + i / seq, i % seq))
             start = i % seq;
         p->starts[micro * samples * seq + i] = (int32_t)start;
     }
 }
 
-static void fill(const struct place *p, int64_t first_sample, int micro)
+/* In pieces of `length` tokens. */
+static void fill(const struct place *p, int64_t first_sample, int micro, int length)
 {
     const struct sn_config *c = p->config;
     struct sn_attr a = {.position.seq = c->model.seq,
@@ -247,7 +247,7 @@ static void fill(const struct place *p, int64_t first_sample, int micro)
                                   ? token(c, first_sample + b, at + 1)
                                   : SN_NO_TARGET;
         }
-    fill_starts(p, first_sample, micro);
+    fill_starts(p, first_sample, micro, length);
 }
 
 /* Of rank 0, which has the counts of all. */
@@ -282,7 +282,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
         first[m] =
             sn_samples_before(&c->train, step + 1) +
             (m * c->layout.data + p->job->group_index[SN_GROUP_DATA]) * c->layout.micro_batch;
-        fill(p, first[m], m);
+        fill(p, first[m], m, sn_length_of(c, step + 1));
     }
     x->targets_in_step = count_targets(c, (int64_t)step * c->train.global_batch);
     x->step = step + 1;
@@ -354,7 +354,7 @@ static bool evaluate(struct shared *s, struct place *p)
     x->loss_sum = 0;
     x->targets_in_step = count_targets(p->config, 1000000);
     for (; first < p->config->train.global_batch; first += group) {
-        fill(p, 1000000 + first, 0);
+        fill(p, 1000000 + first, 0, p->config->model.seq);
         if (sn_exec_run(p->exec, e, &first, &err) != SN_OK)
             return failed(s, &err);
     }

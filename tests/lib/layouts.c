@@ -52,6 +52,7 @@ static const struct key defaults[] = {
     {MODEL, "score_cap", NULL},
     {DATA, "documents", NULL},
     {DATA, "loss", NULL},
+    {DATA, "curriculum", NULL},
     {TRAIN, "global_batch", "12"},
     {TRAIN, "ramp", NULL},
     {TRAIN, "z_loss", NULL},

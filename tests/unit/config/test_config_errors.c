@@ -107,7 +107,7 @@ static const struct {
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
     {"data: {preset: b}\n",
-     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss"},
+     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss, curriculum"},
     /* types */
     {"model: 3\n",
      "run.yaml:1:8: model: got '3'; want a mapping of keys"},
@@ -399,6 +399,18 @@ static const struct {
     {MODEL "}\n" TRAIN ", groups: {names: ['a']}}\n",
      "run.yaml:2:55: train.groups.names: has no effect without train.groups.lr or "
      "train.groups.weight_decay; want one of them"},
+    /* a curriculum of lengths */
+    {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4], until: [3, 5]}}\n",
+     "run.yaml:3:42: data.curriculum.until: 2 ends of 1 lengths; want one for each in "
+     "data.curriculum.until"},
+    {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4]}}\n",
+     "run.yaml:3:20: data.curriculum: 0 ends of 1 lengths; want one for each in "
+     "data.curriculum.until"},
+    {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4, 128], until: [3, 5]}}\n",
+     "run.yaml:3:30: data.curriculum.lengths: 128 comes before 128; want lengths that grow, up to less "
+     "than model.seq"},
+    {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [2, 4], until: [3, 3]}}\n",
+     "run.yaml:3:45: data.curriculum.until: pieces of 4 tokens have no step; want ends that grow"},
     /* a ramp of batches */
     {MODEL "}\n" TRAIN ", ramp: {until: [3]}}\n",
      "run.yaml:2:45: train.ramp: has no effect without train.ramp.batches; name them, or leave it "

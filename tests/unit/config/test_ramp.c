@@ -1,4 +1,4 @@
-/* test_ramp.c - which samples the steps of a ramp take. */
+/* test_ramp.c - which samples the steps of a ramp take, and into which pieces a curriculum cuts them. */
 #include "lib/config/batch.h"
 #include "tests/lib/tap.h"
 
@@ -30,8 +30,26 @@ static void a_ramp_cuts_the_same_order(void)
            "a run that ends in the ramp");
 }
 
+static void a_curriculum_has_a_length_for_each_step(void)
+{
+    static struct sn_config c = {.model.seq = 16, .train.steps = 20};
+    c.data.curriculum.n_lengths = c.data.curriculum.n_until = 2;
+    c.data.curriculum.lengths[0] = 5;
+    c.data.curriculum.lengths[1] = 8;
+    c.data.curriculum.until[0] = 3;
+    c.data.curriculum.until[1] = 30;
+    int64_t first, last;
+    tap_ok(sn_length_of(&c, 1) == 5 && sn_length_of(&c, 3) == 5 && sn_length_of(&c, 4) == 8 &&
+               sn_length_of(&c, 30) == 8 && sn_length_of(&c, 31) == 16,
+           "each step has the length of its stage");
+    tap_ok(sn_lengths(&c) == 3 && sn_length(&c, 1, &first, &last) == 8 && first == 4 &&
+               last == 20 && sn_length(&c, 2, &first, &last) == 16 && first > last,
+           "the lengths and their steps, of a run that ends before the last");
+}
+
 int main(void)
 {
     a_ramp_cuts_the_same_order();
+    a_curriculum_has_a_length_for_each_step();
     return tap_done();
 }

@@ -1,6 +1,6 @@
 /*
- * test_documents.c - documents that share a sample, apart, are the same documents one by one; and
- * targets that a mask leaves out count nothing, however they lie in micro-batches.
+ * test_documents.c - documents that share a sample, apart, are the same documents one by one, and so are
+ * pieces that a curriculum cuts it into; and targets that a mask leaves out count nothing, however they lie in micro-batches.
  *
  * One by one: a sample of one document, with other tokens behind it that a mask keeps from counting.
  * What is behind a document changes nothing of it, so that nothing there knows of documents.
@@ -114,14 +114,14 @@ static void load(struct run *r)
     int64_t first[DOCUMENTS];
     const struct sn_program *p = &r->job->train;
     expect(sn_corpus_open_train(&corpus, &r->config, true, &err), &err);
-    int64_t samples = sn_data_samples(corpus.set[0], SEQ);
+    int64_t samples = sn_data_samples(corpus.set[0], r->config.model.seq);
     expect(sn_blend_of_run(&blend, &r->config, &samples, &err), &err);
     struct sn_loader l = {.config = &r->config,
                           .corpus = &corpus,
                           .blend = &blend,
                           .ranks = 1,
                           .sequences = r->config.layout.micro_batch,
-                          .place = {.seq = SEQ},
+                          .place = {.seq = r->config.model.seq},
                           .ids = sn_exec_address(r->exec, p, r->job->ids),
                           .targets = sn_exec_address(r->exec, p, r->job->targets)};
     if (r->job->starts >= 0)
@@ -146,7 +146,7 @@ static void step(struct run *r, const char *prefix, struct sn_config c)
     s->seed = 11;
     s->step = 1;
     s->loss_scale = 1;
-    s->tokens_in_step = (double)c.train.global_batch * SEQ;
+    s->tokens_in_step = (double)c.train.global_batch * c.model.seq;
     s->targets_in_step = (double)r->count.targets;
     expect(sn_exec_run(r->exec, &r->job->train, first, &err), &err);
 }
@@ -251,6 +251,52 @@ static void keys_are_counted_by_document(void)
     release(&r);
 }
 
+/* A sample of SEQ tokens in pieces of 5 is four samples of a model with sequences of 5; and of 8, two and a
+ * shorter one, whose keys are counted. */
+static void pieces_are_samples_of_a_shorter_model(enum sn_family family, int window,
+                                                  const char *name)
+{
+    struct sn_config c = config(family, window);
+    struct run cut, whole, samples;
+    c.train.global_batch = 1;
+    step(&whole, "packed", c);
+    c.data.curriculum.n_lengths = c.data.curriculum.n_until = 1;
+    c.data.curriculum.lengths[0] = 5;
+    c.data.curriculum.until[0] = 1;
+    step(&cut, "packed", c);
+    c.data.curriculum.n_lengths = c.data.curriculum.n_until = 0;
+    c.model.seq = 5;
+    c.train.global_batch = SEQ / 5;
+    step(&samples, "packed", c);
+    tap_ok(cut.count.targets == SEQ && samples.count.targets == SEQ &&
+               cut.count.keys == samples.count.keys &&
+               cut.count.window_keys == samples.count.window_keys,
+           "%s: pieces have the targets and keys of shorter samples", name);
+    double off = fabs(loss(&cut) / loss(&samples) - 1);
+    tap_ok(off <= 1e-6, "%s: and their loss (off by %.1e)", name, off);
+    off = worst(&samples, &cut);
+    tap_ok(off <= 1e-6, "%s: and every gradient (off by %.1e)", name, off);
+    off = worst(&whole, &cut);
+    tap_ok(off > 1e-2, "%s: which whole samples do not have (off by %.1e)", name, off);
+    release(&cut);
+    release(&whole);
+    release(&samples);
+}
+
+/* The shorter last piece too; by what is known of all samples, and by the walk over one. */
+static void keys_are_counted_by_piece(void)
+{
+    struct sn_config c = config(SN_LLAMA, 3);
+    struct sn_sample_count all = sn_plain_count(&c, 8, 1), sum = {0};
+    sn_sample_count(&c, NULL, 0, 8, &sum);
+    double keys = 2 * 8 * 8 / 2.0 + 4 * 4 / 2.0, window_keys = 2 * (8 * 3 - 4.5) + 4 * 3 - 4.5;
+    tap_close(all.keys, keys, 1e-12, 1, "keys that queries see are those of their pieces");
+    tap_close(all.window_keys, window_keys, 1e-12, 1, "and in windows those of both");
+    tap_ok(fabs(sum.keys - keys) < 1e-12 && fabs(sum.window_keys - window_keys) < 1e-12 &&
+               sum.targets == SEQ && all.targets == SEQ,
+           "and so by the walk over a sample");
+}
+
 int main(void)
 {
     char folder[] = "/tmp/test_documents.XXXXXX";
@@ -263,6 +309,9 @@ int main(void)
     packed_documents_are_those_documents(SN_LLAMA, 3, "llama with windows");
     packed_documents_are_those_documents(SN_GPT_NEOX, 0, "gpt-neox");
     micro_batches_with_other_counts_add_up();
+    pieces_are_samples_of_a_shorter_model(SN_LLAMA, 0, "pieces, rotary positions");
+    pieces_are_samples_of_a_shorter_model(SN_GPT_NEOX, 3, "pieces, in a window");
+    keys_are_counted_by_piece();
     keys_are_counted_by_document();
     static const char *const files[] = {"packed.bin", "packed.idx", "single.bin", "single.idx",
                                         "single.mask"};
