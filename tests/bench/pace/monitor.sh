@@ -2,6 +2,10 @@
 # monitor.sh - after how many steps a slow link or core of eight is named (run.monitor), on eight hosts of netns.sh.
 #
 # usage: tests/bench/pace/monitor.sh [RATE]              (default 200mbit; root only)
+#        QUIET_STEPS=10000 tests/bench/pace/monitor.sh [RATE]
+#
+# With QUIET_STEPS nothing is slowed: so many short steps of eight ranks with the monitor, and as many without it, in four turns,
+# of a model of WIDTH (32). Prints who was named, which must be nobody, and the median step with it over that without.
 #
 # Paced runs of eight ranks, one on each host; their layouts are data 8, one group, and tensor 2, pipeline 2, data 2. After
 # step QUIET the link of one host falls to half of RATE in both directions; a core is slower by a third from the start, which
@@ -35,10 +39,10 @@ lines() {
     cat "$tmp/out/pace.jsonl" 2>/dev/null | wc -l
 }
 
-start() { # rank that is slow, -1: none
+start() { # rank that is slow, -1: none; monitor
     rm -rf "$tmp/out"
     run_file "$tmp/r.yaml" "$tmp/out"
-    sed -i '/^run:/s/}$/, monitor: true}/' "$tmp/r.yaml"
+    sed -i "/^run:/s/}\$/, monitor: ${2:-true}}/" "$tmp/r.yaml"
     echo "machine: {file: $tmp/m.yaml}" >>"$tmp/r.yaml"
     cat >"$tmp/rank.sh" <<SH
 m=$tmp/m.yaml
@@ -63,6 +67,27 @@ judge() { # what fault-step most pattern
     fi
 }
 
+# In turns, so that what else the machine does meets both.
+quiet() { # steps
+    layers=2 hidden=${WIDTH:-32} ffn=$((${WIDTH:-32} * 11 / 4)) seq=32 batch=8 layout="data: 8" steps=$(($1 / 4)) bad=0
+    for _ in 1 2 3 4; do
+        for monitor in true false; do
+            start -1 $monitor
+            wait "$job" || { cat "$tmp/log" >&2 && die "the run failed"; }
+            column step_time_s "$tmp/out/pace.jsonl" | tail -n +2 >>"$tmp/times-$monitor"
+            ! grep -E '^step [0-9]+: .* since step' "$tmp/log" || bad=1
+        done
+    done
+    echo "$((steps * 4)) quiet steps, median $(middle true) ms with the monitor, $(middle false) ms without:" \
+        "$(calc "$(middle true) / $(middle false)") times; $([ $bad = 0 ] && echo nobody was || echo somebody was) named"
+    exit $bad
+}
+
+middle() { # true|false: milliseconds
+    sort -n "$tmp/times-$1" | awk '{ t[NR] = $1 * 1e3 } END { printf "%.3f", t[int((NR + 1) / 2)] }'
+}
+
+[ -z "${QUIET_STEPS:-}" ] || quiet "$QUIET_STEPS"
 bad=0
 for seed in $(seq "$SEEDS"); do
     for layout in "data: 8" "tensor: 2, pipeline: 2, data: 2"; do

@@ -11,13 +11,15 @@
 # pays most. Nothing is fitted to the results. Before anything is timed both orders have the same losses, to the last
 # digit, computing. At 400mbit the wake-ups of 8 processes on 2 cores are worth as much as what ZeRO's order gains.
 #
+# The context's samples are long, so that a message is long beside what a link's bucket lets pass after a pause (netns.sh).
+#
 # gain: (step of none - step of auto) / step of none. The last column is the measured gain over the planned one.
 set -eu
 cd "$(dirname "$0")/../../.."
 . tests/bench/pace/lib.sh
 netns=tests/bench/pace/netns.sh
 rate=${RATE:-100mbit} steps=${STEPS:-8} ranks=8 hosts=4
-layers=4 hidden=256 ffn=704 seq=128 batch=8
+layers=4 hidden=256 ffn=704
 sparse=', experts: {count: 8, top_k: 2, aux_loss: 0}'
 
 leave() {
@@ -27,11 +29,11 @@ leave() {
 trap leave EXIT
 
 traffic() { # name: sets family, model and base
-    family=llama model=
+    family=llama model= seq=128 batch=8
     case $1 in
     tensor) base='data: 1, tensor: 8' ;;
     grid) base='data: 1, tensor: 4, tensor_x: 2' ;;
-    context) base='data: 1, context: 8, context_kind: all-to-all' ;;
+    context) base='data: 1, context: 8, context_kind: all-to-all' seq=1024 batch=4 ;;
     expert) family=mixtral model=$sparse base='data: 8, expert: 8, placement: default, expert_node: 1, expert_chunks: 1' ;;
     zero) base='data: 8, zero: 3' ;;
     update) base='data: 8, zero: 1, bucket: 512KiB' ;;
