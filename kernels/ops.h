@@ -117,6 +117,9 @@
  *               bounds[1,S+1] i32: rows from the last bound on are neither read nor written
  * ADD           0 a, 1 b                                  0 y = a + b                 0: in 0 or 1
  * SCALE         0 x                                       0 y = attr.scale x          0: in 0
+ * GATE          0 x[T,F], 1 z[T,1] f32                    0 y = sigmoid(z) x, z of the row 0: in 0
+ * GATE_DX       0 dy[T,F], 1 x[T,F], 2 z[T,1] f32         0 dx[T,F]?, 1 dz[T,1]?      0: in 0 or 1
+ *               dz: the sum over the row's columns of dy x, in double, times sigmoid'(z)
  * DROPOUT       0 x[T,D], 1 g?                            0 y = mask(x)/(1-drop) (+g) 0: in 0 or 1
  *               its own gradient: the mask is a function of (seed, step, site, sample, element)
  * JITTER        0 x[T,D], 1 g?                            0 y = x f (+g), f of each element 0: in 0 or 1
@@ -267,7 +270,8 @@
     X(HEAD_NORM_DX, head_norm_dx) X(HEAD_NORM_DW, head_norm_dw) X(GEMM, gemm)                      \
     X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
-    X(SCALE, scale) X(DROPOUT, dropout) X(JITTER, jitter) X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)      \
+    X(SCALE, scale) X(GATE, gate) X(GATE_DX, gate_dx) X(DROPOUT, dropout) X(JITTER, jitter)        \
+    X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)                                            \
     X(TRANSPOSE, transpose) X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss)        \
     X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
     X(COMBINE, combine) X(COMBINE_DW, combine_dw) X(EXPERT_GEMM, expert_gemm)                      \
@@ -320,6 +324,8 @@ enum {
 };
 enum { SN_ACT_X, SN_ACT_Y = 0 };
 enum { SN_SCALE_X, SN_SCALE_Y = 0 };
+enum { SN_GATE_X, SN_GATE_Z, SN_GATE_Y = 0 };
+enum { SN_GATE_DX_DY, SN_GATE_DX_X, SN_GATE_DX_Z, SN_GATE_DX_DX = 0, SN_GATE_DX_DZ };
 enum { SN_ACT_DX_DY, SN_ACT_DX_X, SN_ACT_DX_DX = 0 };
 enum { SN_SWIGLU_X, SN_SWIGLU_BOUNDS, SN_SWIGLU_Y = 0 };
 enum { SN_SWIGLU_DX_DY, SN_SWIGLU_DX_X, SN_SWIGLU_DX_BOUNDS, SN_SWIGLU_DX_DX = 0 };

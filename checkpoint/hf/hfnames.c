@@ -103,6 +103,14 @@ static const struct sn_hf_rule qwen3_moe_ffn[] = {
     {0}
 };
 
+static const struct sn_hf_rule qwen2_moe_shared[] = {
+    {"layers.#.ffn.shared.gate.weight",    "layers.#.mlp.shared_expert.gate_proj.weight",  SN_HF_SAME, 0},
+    {"layers.#.ffn.shared.up.weight",      "layers.#.mlp.shared_expert.up_proj.weight",    SN_HF_SAME, 0},
+    {"layers.#.ffn.shared.down.weight",    "layers.#.mlp.shared_expert.down_proj.weight",  SN_HF_SAME, 0},
+    {"layers.#.ffn.shared_gate.weight",    "layers.#.mlp.shared_expert_gate.weight",       SN_HF_SAME, 0},
+    {0}
+};
+
 /* Norms behind what they are of, and of q and k. */
 static const struct sn_hf_rule olmo2[] = {
     {"embed.weight",                "embed_tokens.weight",                        SN_HF_SAME, 0},
@@ -202,6 +210,7 @@ static const struct family {
     [SN_QWEN2]    = {"model.",       {llama_attention, qwen2_biases, llama_ffn, llama_end}, {0}},
     [SN_QWEN3]    = {"model.",       {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_QWEN2_MOE] = {"model.",      {llama_attention, qwen2_biases, llama_ffn, qwen3_moe_ffn, qwen2_moe_shared, llama_end}, {mixtral_ffn_later}},
     [SN_OLMO2]    = {"model.",       {olmo2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_GEMMA2]   = {"model.",       {gemma2, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},

@@ -41,6 +41,7 @@ struct sn_traits {
     bool tied_embeddings;   /* the default */
     bool grouped_heads;     /* model.kv_heads may be fewer than model.heads */
     bool parallel_residual; /* the default; where it is false, true is refused */
+    bool shared_gate;       /* what shared experts give is times the sigmoid of a product with x */
     bool experts;           /* a feed-forward part of experts, never without; else never with */
     int ffn;                /* the default, times model.hidden; 0: to be named */
 };
@@ -67,6 +68,11 @@ struct sn_traits {
     /* Yang et al. 2024 (arXiv 2407.10671, 2.2); Qwen2.5 is the same */                            \
     ROW(SN_QWEN2, "qwen2",                                                                         \
         .norm = SN_RMSNORM, .biases = SN_LINEAR_QKV, .activation = SN_SILU, .gated = true,         \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* Yang et al. 2024 (arXiv 2407.10671, 2.2.2), with the code of Qwen1.5-MoE */                 \
+    ROW(SN_QWEN2_MOE, "qwen2-moe",                                                                 \
+        .norm = SN_RMSNORM, .biases = SN_LINEAR_QKV, .activation = SN_SILU, .gated = true,         \
+        .experts = true, .shared_gate = true,                                                      \
         .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
     /* Yang et al. 2025 (arXiv 2505.09388, 2) */                                                   \
     ROW(SN_QWEN3, "qwen3",                                                                         \

@@ -303,16 +303,13 @@ static enum sn_status check_entries(const struct sn_hf_job *j)
 static enum sn_status rescale(const struct sn_hf_job *j, enum sn_hf_scale scale,
                               char text[SN_HF_TEXT])
 {
-    double v, top_k, layers, every = 1;
+    double v, top_k, layers;
     if (scale == SN_HF_INVERSE_ROOT && is_number(text, &v))
         (void)snprintf(text, SN_HF_TEXT, "%.17g", 1 / sqrt(v));
     if (scale != SN_HF_TOP_K_OVER_LAYERS || !is_number(text, &v))
         return SN_OK;
     SN_TRY(sn_hf_count_of(j, "num_experts_per_tok", &top_k));
-    SN_TRY(sn_hf_count_of(j, "num_hidden_layers", &layers));
-    if (sn_hf_key_find(j->type, "decoder_sparse_step"))
-        SN_TRY(sn_hf_count_of(j, "decoder_sparse_step", &every));
-    layers = floor(layers / fmax(every, 1)); /* those that have experts */
+    SN_TRY(sn_hf_layers_with_experts(j, &layers));
     if (layers >= 1)
         (void)snprintf(text, SN_HF_TEXT, "%.17g", v * top_k / layers);
     return SN_OK;
@@ -400,6 +397,8 @@ static enum sn_status translate(struct sn_hf_job *j, json_t *root)
             SN_TRY(use_key(j, row));
         if (row->class == SN_HF_LAYERS)
             SN_TRY(sn_hf_use_layers(j, row));
+        if (row->class == SN_HF_DENSE)
+            SN_TRY(sn_hf_use_dense(j, row));
     }
     if (!sn_hf_type_has(j->type, "rope_scaling.type"))
         return SN_OK;

@@ -92,7 +92,7 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
             sn_family_name(m->family));
     const struct sn_experts_config *x = &m->experts;
     const char *alien = x->every > 1 && !sn_hf_type_has(t, "experts.every") ? "every"
-                        : x->shared > 0                                     ? "shared"
+                        : x->shared > 0 && !sn_hf_type_has(t, "experts.shared_ffn") ? "shared"
                         : x->capacity_factor > 0                            ? "capacity_factor"
                         : x->bias != SN_BIAS_NONE                           ? "bias"
                         : x->router == SN_ROUTER_SPARSEMIXER                ? "router"
@@ -125,6 +125,7 @@ static void say_all(struct sn_model_config *m)
     if (m->rope_scaling.original_seq == 0)
         m->rope_scaling.original_seq = m->seq;
     m->dense_ffn = m->dense_ffn > 0 ? m->dense_ffn : m->ffn;
+    m->experts.shared_ffn = (int)sn_model_shared_ffn(m);
     m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
     m->rope_local_theta = m->rope_local_theta > 0 ? m->rope_local_theta : m->rope_theta;
     m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
@@ -170,7 +171,7 @@ static enum sn_status write_used(struct sn_str *out, const struct sn_hf_key *row
     const struct sn_key *k = &sn_keys[sn_key_find(name, strlen(name))];
     if (row->scale == SN_HF_TOP_K_OVER_LAYERS)
         *(double *)sn_key_at(k, &scaled) *=
-            floor((double)c->model.layers / c->model.experts.every) / c->model.experts.top_k;
+            (double)sn_expert_layers_before(&c->model, c->model.layers) / c->model.experts.top_k;
     if (row->scale == SN_HF_INVERSE_ROOT)
         SN_TRY(square_inverse(sn_key_at(k, &scaled), name, sn_family_name(c->model.family), err));
     (void)sn_key_format(k, sn_key_get(k, &scaled), value);
@@ -234,6 +235,17 @@ static void write_layers(struct sn_str *out, const struct sn_hf_key *row,
     sn_str_add(out, "]");
 }
 
+static void write_dense(struct sn_str *out, const struct sn_hf_key *row,
+                        const struct sn_model_config *m)
+{
+    if (m->experts.from == 0)
+        return;
+    sn_str_add(out, ",\n  \"%s\": [0", row->name);
+    for (int i = 1; i < m->experts.from; i++)
+        sn_str_add(out, ", %d", i);
+    sn_str_add(out, "]");
+}
+
 static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
 {
     write_value(out, row->name, row->values[0], "");
@@ -265,6 +277,8 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
             SN_TRY(write_used(out, row, &c, "", err));
         if (row->class == SN_HF_LAYERS)
             write_layers(out, row, m);
+        if (row->class == SN_HF_DENSE)
+            write_dense(out, row, m);
         if (row->class == SN_HF_OBJECT && m->rope_scaling.kind != SN_ROPE_PLAIN &&
             !strchr(row->name, '.'))
             SN_TRY(write_object(out, t, row, &c, err));
@@ -346,6 +360,12 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
         break;
     case SN_HF_LAYERS:
         help_layers(out, &row->layers);
+        break;
+    case SN_HF_DENSE:
+        sn_str_add(out,
+                   "`model.experts.from`: a list of the first layers, which have no experts beside those by "
+                   "`%s`; left out: none",
+                   row->ours);
         break;
     case SN_HF_PART:
         sn_str_add(out, "read with `%s`; left out: %s", row->ours, row->value);

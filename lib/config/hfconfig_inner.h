@@ -41,4 +41,9 @@ enum sn_status sn_hf_set(const struct sn_hf_job *j, const char *ours, const char
 /* hfconfig_layers.c: a row of class LAYERS. */
 enum sn_status sn_hf_use_layers(const struct sn_hf_job *j, const struct sn_hf_key *row);
 
+/* A row of class DENSE. */
+enum sn_status sn_hf_use_dense(const struct sn_hf_job *j, const struct sn_hf_key *row);
+/* Layers that have experts, as a type's keys say; 0: none, or no number of layers. */
+enum sn_status sn_hf_layers_with_experts(const struct sn_hf_job *j, double *out);
+
 #endif

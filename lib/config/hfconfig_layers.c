@@ -1,6 +1,6 @@
 /*
  * hfconfig_layers.c - which layers of a config.json have a window: by a list of words, or by the keys that
- * say it where there is none.
+ * say it where there is none; and which have experts.
  */
 #include "lib/config/hfconfig_inner.h"
 
@@ -98,4 +98,86 @@ enum sn_status sn_hf_use_layers(const struct sn_hf_job *j, const struct sn_hf_ke
         SN_TRY(sn_hf_set(j, "sliding_window", row->layers.window, window, false));
     SN_TRY(set_count(j, "window_from", row->name, w.from));
     return set_count(j, "global_every", row->name, w.every);
+}
+
+/* --- experts ---------------------------------------------------------------------------------- */
+
+/* Which layers have experts. */
+struct sparse {
+    double layers, every;
+    const struct sn_hf_entry *list; /* of those that have none; NULL, or JSON's null: there is none */
+};
+
+static enum sn_status sparse_of(const struct sn_hf_job *j, const struct sn_hf_key *row,
+                                struct sparse *out)
+{
+    SN_TRY(sn_hf_count_of(j, "num_hidden_layers", &out->layers));
+    SN_TRY(sn_hf_count_of(j, row->ours, &out->every));
+    SN_TRY(sn_hf_entry_find(j, row, &out->list));
+    out->layers = fmin(out->layers, 1e6);
+    out->every = fmax(fmin(out->every, 1e6), 1);
+    return SN_OK;
+}
+
+static bool is_listed(const struct sparse *s, int layer)
+{
+    for (size_t i = 0; s->list && i < json_array_size(s->list->value); i++)
+        if (json_integer_value(json_array_get(s->list->value, i)) == layer)
+            return true;
+    return false;
+}
+
+static bool has_experts(const struct sparse *s, int layer)
+{
+    return (layer + 1) % (int)s->every == 0 && !is_listed(s, layer);
+}
+
+/* The first layer from which on every n-th has experts; false: another one has none. */
+static bool first_of(const struct sparse *s, int *from)
+{
+    int every = (int)s->every, layer = every - 1;
+    while (layer < s->layers && is_listed(s, layer))
+        layer += every;
+    *from = layer - every + 1;
+    for (; layer < s->layers; layer += every)
+        if (!has_experts(s, layer))
+            return false;
+    return true;
+}
+
+static bool is_list_of_layers(const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!json_is_integer(json_array_get(v, i)) || json_integer_value(json_array_get(v, i)) < 0)
+            return false;
+    return json_is_null(v) || json_is_array(v);
+}
+
+enum sn_status sn_hf_use_dense(const struct sn_hf_job *j, const struct sn_hf_key *row)
+{
+    struct sparse s;
+    int from;
+    SN_TRY(sparse_of(j, row, &s));
+    if ((s.list && !is_list_of_layers(s.list->value)) || !first_of(&s, &from))
+        return sn_fail(j->err, SN_EINPUT,
+                       "%s: %s: is no list of the first layers, such as [0, 1], beside those that "
+                       "%s leaves without experts; want such a list, [] or null",
+                       j->path, row->name, row->ours);
+    return set_count(j, "experts.from", row->name, from);
+}
+
+enum sn_status sn_hf_layers_with_experts(const struct sn_hf_job *j, double *out)
+{
+    const struct sn_hf_key *row = NULL;
+    struct sparse s;
+    SN_TRY(sn_hf_count_of(j, "num_hidden_layers", out));
+    for (int i = 0; (row = sn_hf_key_at(j->type, i)) && row->class != SN_HF_DENSE; i++)
+        ;
+    if (!row)
+        return SN_OK;
+    SN_TRY(sparse_of(j, row, &s));
+    *out = 0;
+    for (int i = 0; i < (int)s.layers; i++)
+        *out += has_experts(&s, i);
+    return SN_OK;
 }

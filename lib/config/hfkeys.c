@@ -30,6 +30,8 @@ static bool says(const struct sn_hf_key *k, const char *ours)
     if (k->class == SN_HF_LAYERS)
         return strcmp(ours, "window_from") == 0 || strcmp(ours, "global_every") == 0 ||
                (k->layers.window && strcmp(ours, "sliding_window") == 0);
+    if (k->class == SN_HF_DENSE)
+        return strcmp(ours, "experts.from") == 0;
     return k->class == SN_HF_USED && strcmp(k->ours, ours) == 0;
 }
 
@@ -58,6 +60,7 @@ static const char *special_key(const struct sn_model_config *m, int i)
                {"rope_local_theta", m->rope_local_theta > 0},
                {"logit_cap", m->logit_cap > 0},
                {"attention_bias", m->attention_bias},
+               {"experts.from", m->experts.from > 0},
                {"mlp_bias", m->mlp_bias},
                {"residual_scale", m->residual_scale > 0 && m->residual_scale != 1},
                {"logits_divisor", m->logits_divisor > 0 && m->logits_divisor != 1}};

@@ -20,6 +20,8 @@ enum sn_hf_class {
     SN_HF_EVERY, /* a list with 0 for every n-th layer and 1 for others, n that of key `ours`; or null */
     SN_HF_LAYERS, /* for each layer, "sliding_attention" or "full_attention": becomes model.window_from and
                    * model.global_every; null: as `layers` says */
+    SN_HF_DENSE, /* a list of the layers without experts beside those by the key `ours`: becomes
+                  * model.experts.from, if it is the first ones; or null */
     SN_HF_PART,   /* read by the key `ours`, which is of class LAYERS */
     SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
     SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */

@@ -38,6 +38,7 @@
 #define ROPES                                                                                      \
     .words = {{"default", "default"}, {"linear", "linear"}, {"dynamic", "dynamic"},                \
               {"yarn", "yarn"},       {"llama3", "llama3"}, {"longrope", "longrope"}}
+#define DENSE_LAYERS(key, of) .name = (key), .class = SN_HF_DENSE, .ours = (of)
 #define EVERY(key, of) .name = (key), .class = SN_HF_EVERY, .ours = (of)
 #define REQUIRED NULL
 

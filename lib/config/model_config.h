@@ -7,6 +7,7 @@
 #include "lib/config/family.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum sn_router {
     SN_ROUTER_SOFTMAX,
@@ -19,7 +20,9 @@ enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 struct sn_experts_config {  /* of a layer that has experts */
     int count, top_k;       /* count 0: none */
     int shared;             /* experts that every token visits beside its own */
+    int shared_ffn;         /* their width together; 0: shared times ffn */
     int every;              /* layers every - 1, 2 every - 1, ... have them, the others are dense */
+    int from;               /* and so are those before this one */
     double capacity_factor; /* 0: dropless */
     double aux_loss, z_loss;
     enum sn_router_bias bias; /* of the choice alone, moved by counts */
@@ -105,6 +108,27 @@ static inline int sn_model_query_width(const struct sn_model_config *m)
 static inline int sn_model_rotated(const struct sn_model_config *m)
 {
     return (int)(m->rotary_pct * sn_model_head_dim(m) + 1e-9); /* 0.58 of 100 is 57.99999... */
+}
+/* Inner width of the shared experts together. */
+static inline int64_t sn_model_shared_ffn(const struct sn_model_config *m)
+{
+    return m->experts.shared_ffn > 0 ? m->experts.shared_ffn
+                                     : (int64_t)m->experts.shared * m->ffn;
+}
+static inline bool sn_layer_has_experts(const struct sn_model_config *m, int layer)
+{
+    return m->experts.count > 0 && layer >= m->experts.from && (layer + 1) % m->experts.every == 0;
+}
+/* Layers that have some, of those before this one. */
+static inline int sn_expert_layers_before(const struct sn_model_config *m, int layer)
+{
+    const struct sn_experts_config *x = &m->experts;
+    return x->count == 0 || layer <= x->from ? 0 : layer / x->every - x->from / x->every;
+}
+/* Have some layers experts and others none, as far as the keys tell? */
+static inline bool sn_model_mixes_layers(const struct sn_model_config *m)
+{
+    return m->experts.count > 0 && (m->experts.every > 1 || m->experts.from > 0);
 }
 /* Of which linear maps there are biases: bits of enum sn_linear. */
 unsigned sn_model_biases(const struct sn_model_config *m);

@@ -80,7 +80,8 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
         m->kv_heads = m->heads;
     if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)
         m->head_dim = 0; /* as usual */
-    if (m->experts.count == 0 || m->experts.every == 1 || m->dense_ffn == m->ffn)
+    SN_TRY(sn_experts_derive(m, s, err));
+    if (!sn_model_mixes_layers(m) || m->dense_ffn == m->ffn)
         m->dense_ffn = 0; /* of no layer, or as usual */
     if (!sn_settings_get(s, "model.activation"))
         m->activation = f->activation;
@@ -232,77 +233,6 @@ static enum sn_status share_divides_layers(const struct sn_config *c, const stru
     return sn_settings_fail(
         s, "model.share_layers", err, "%d does not divide model.layers (%d); nearest that do: %s",
         m->share_layers, m->layers, sn_near_divisors(near, m->layers, m->share_layers));
-}
-
-static bool has_experts(enum sn_family f)
-{
-    return sn_family_traits(f)->experts;
-}
-
-static enum sn_status experts_fit_family(const struct sn_config *c, const struct sn_settings *s,
-                                         struct sn_err *err)
-{
-    const struct sn_model_config *m = &c->model;
-    const char *family = sn_family_name(m->family);
-    char names[SN_FAMILIES_SIZE];
-    if (has_experts(m->family) == (m->experts.count > 0))
-        return SN_OK;
-    if (has_experts(m->family))
-        return sn_settings_fail(s, "model.experts.count", err,
-                                "missing; family %s wants a number of experts, such as 8", family);
-    return sn_settings_fail(s, "model.experts.count", err,
-                            "%d needs family %s, not %s; leave model.experts out", m->experts.count,
-                            sn_families_that(names, has_experts), family);
-}
-
-static enum sn_status experts_fit_model(const struct sn_config *c, const struct sn_settings *s,
-                                        struct sn_err *err)
-{
-    const struct sn_model_config *m = &c->model;
-    const struct sn_experts_config *x = &m->experts;
-    if (x->count == 0)
-        return SN_OK;
-    if (x->top_k > x->count)
-        return sn_settings_fail(s, "model.experts.top_k", err,
-                                "%d is more than model.experts.count (%d); want at most that",
-                                x->top_k, x->count);
-    if (x->every > m->layers)
-        return sn_settings_fail(s, "model.experts.every", err,
-                                "%d is more than model.layers (%d), so that no layer has experts; "
-                                "want at most that",
-                                x->every, m->layers);
-    if (x->router == SN_ROUTER_SPARSEMIXER && x->top_k > 2)
-        return sn_settings_fail(s, "model.experts.top_k", err,
-                                "%d, but a sparsemixer (model.experts.router) draws one expert or "
-                                "two for a token; want 1 or 2, or router: softmax",
-                                x->top_k);
-    if (x->router == SN_ROUTER_SPARSEMIXER && x->bias != SN_BIAS_NONE)
-        return sn_settings_fail(
-            s, "model.experts.bias", err,
-            "loss-free decides the choice that a sparsemixer (model.experts.router) "
-            "draws; want bias: none, or router: softmax");
-    if (x->router == SN_ROUTER_DENSE && x->capacity_factor > 0)
-        return sn_settings_fail(s, "model.experts.capacity_factor", err,
-                                "%g, but with router: dense every token visits all experts in "
-                                "training; want 0, or router: softmax",
-                                x->capacity_factor);
-    if (x->router == SN_ROUTER_DENSE && x->bias != SN_BIAS_NONE)
-        return sn_settings_fail(s, "model.experts.bias", err,
-                                "loss-free moves by what experts were chosen, but with router: "
-                                "dense nothing is chosen in training; want bias: none, or router: "
-                                "softmax");
-    /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
-    if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
-        return sn_settings_fail(s, "model.experts.bias", err,
-                                "counts the tokens of a step, at most %d, but train.global_batch x "
-                                "model.seq is %lld; want fewer, or none",
-                                1 << 24, (long long)c->train.global_batch * m->seq);
-    if (m->share_layers > 1 && x->every > 1)
-        return sn_settings_fail(s, "model.share_layers", err,
-                                "%d would share weights between layers with and without experts "
-                                "(model.experts.every: %d); use 1 for one of the two",
-                                m->share_layers, x->every);
-    return SN_OK;
 }
 
 /* --- train ------------------------------------------------------------------------------------ */
@@ -474,8 +404,8 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
                                      activation_fits,
                                      share_divides_layers,
                                      biases_fit,
-                                     experts_fit_family,
-                                     experts_fit_model,
+                                     sn_rule_experts_family,
+                                     sn_rule_experts,
                                      batch_divides,
                                      schedule_fits,
                                      one_start,

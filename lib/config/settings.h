@@ -61,6 +61,10 @@ sn_rule sn_rule_low_rank;
 sn_rule sn_rule_bits;
 /* What the rotary embedding goes with (rules_rope.c). */
 sn_rule sn_rule_rotary, sn_rule_rope_scaling;
+/* rules_experts.c */
+enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_settings *s,
+                                 struct sn_err *err);
+sn_rule sn_rule_experts_family, sn_rule_experts;
 /* When the batches of train.ramp end, and what they go with (rules_ramp.c). */
 enum sn_status sn_ramp_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 /* What train.mup makes of the model (rules_mup.c). */

@@ -41,6 +41,7 @@ static const struct {
     {"ffn.shared.gate_up", LINEAR},
     {"ffn.shared.swiglu", INSIDE},
     {"ffn.shared.down", TRANSPOSED},
+    {"ffn.shared_gate", ROUTER},
     {"ffn.router", ROUTER},
     {"ffn.experts", EXPERTS},
     {"head", HEAD},

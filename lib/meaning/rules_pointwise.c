@@ -95,6 +95,100 @@ enum sn_status sn_rule_scale(const struct sn_visit *s)
     return st;
 }
 
+/* To z, what stands in each row of an operand of one column, which is of *space. */
+static enum sn_status zip_column(const struct sn_visit *s, struct sn_zip *z, int in, int64_t cols,
+                                 int *space)
+{
+    struct sn_slabs v = {0};
+    enum sn_status st = sn_read(s, in, &v);
+    *space = SN_SPACE_ANY;
+    for (int i = 0; i < v.n && st == SN_OK; i++) {
+        *space = v.t[i].space[SN_SLAB_COLS];
+        v.t[i].at *= cols;
+        v.t[i].cols = v.t[i].ld = cols;
+        v.t[i].space[SN_SLAB_COLS] = SN_SPACE_ANY;
+    }
+    if (st == SN_OK)
+        st = sn_zip_with(s, z, &v, SN_DIM_ROWS);
+    sn_slabs_fini(&v);
+    return st;
+}
+
+/* A number for each value of z: products with it are linear in what is gated. */
+static uint64_t gate_of(uint64_t z)
+{
+    return sn_function(sn_name(SN_OP_GATE, 0), &z, 1);
+}
+
+enum sn_status sn_rule_gate(const struct sn_visit *s)
+{
+    int space;
+    struct sn_zip z = {0};
+    struct sn_slabs y = {0};
+    enum sn_status st = zip_inputs(s, (const int[]){SN_GATE_X}, 1, &z);
+    if (st == SN_OK)
+        st = zip_column(s, &z, SN_GATE_Z, s->op->in[SN_GATE_X].cols, &space);
+    for (int i = 0; i < z.n && st == SN_OK; i++) {
+        struct sn_slab t = z.t[i];
+        t.value = sn_field_mul(z.value[i][0], gate_of(z.value[i][1]));
+        sn_slabs_push(&y, &t);
+    }
+    return write_and_free(s, st, SN_GATE_Y, &y, &z);
+}
+
+/* Sums over the columns here of the products of dy, x and the slope. */
+static enum sn_status gate_slopes(const struct sn_visit *s, const struct sn_zip *z, int space,
+                                  struct sn_slabs *dz)
+{
+    struct sn_slabs terms = {0};
+    int64_t cols = s->op->in[SN_GATE_DX_DY].cols;
+    for (int i = 0; i < z->n; i++) {
+        struct sn_slab t = z->t[i];
+        uint64_t slope = sn_function(sn_name(SN_OP_GATE_DX, 0), &z->value[i][2], 1);
+        t.value = sn_field_mul(sn_field_mul(z->value[i][0], z->value[i][1]), slope);
+        sn_slabs_push(&terms, &t);
+    }
+    enum sn_status st = sn_are_rectangles(s, &terms, cols);
+    for (int i = 0; i < terms.n && st == SN_OK; i++) {
+        struct sn_slab t = terms.t[i];
+        t.value = sn_field_mul(t.value, sn_extent(s->m, &t, SN_SLAB_COLS));
+        t.at = sn_corner(&t, cols).row;
+        t.cols = t.ld = 1;
+        t.space[SN_SLAB_COLS] = space;
+        t.first[SN_SLAB_COLS] = 0;
+        st = sn_collect(s, dz, &t);
+    }
+    sn_slabs_fini(&terms);
+    return st;
+}
+
+enum sn_status sn_rule_gate_dx(const struct sn_visit *s)
+{
+    int space;
+    struct sn_zip z = {0};
+    struct sn_slabs dx = {0}, dz = {0};
+    enum sn_status st = zip_inputs(s, (const int[]){SN_GATE_DX_DY, SN_GATE_DX_X}, 2, &z);
+    if (st == SN_OK)
+        st = zip_column(s, &z, SN_GATE_DX_Z, s->op->in[SN_GATE_DX_DY].cols, &space);
+    for (int i = 0; i < z.n && st == SN_OK; i++) {
+        struct sn_slab t = z.t[i];
+        t.value = sn_field_mul(z.value[i][0], gate_of(z.value[i][2]));
+        sn_slabs_push(&dx, &t);
+    }
+    if (st == SN_OK)
+        st = gate_slopes(s, &z, space, &dz);
+    if (st == SN_OK && sn_has_out(s, SN_GATE_DX_DX))
+        st = sn_write(s, SN_GATE_DX_DX, &dx);
+    if (st == SN_OK && !sn_has_out(s, SN_GATE_DX_DZ))
+        dz.n = 0;
+    else if (st == SN_OK)
+        st = sn_write(s, SN_GATE_DX_DZ, &dz);
+    sn_slabs_fini(&dx);
+    sn_slabs_fini(&dz);
+    sn_zip_fini(&z);
+    return st;
+}
+
 enum sn_status sn_rule_act(const struct sn_visit *s)
 {
     struct sn_zip z = {0};

@@ -296,6 +296,23 @@ static int plain_ffn(struct sn_model_builder *b, int x)
 
 /* Shared experts are one of their joint width: sums of products side by side (Dai et al.,
  * "DeepSeekMoE", arXiv 2401.06066, equation 9). */
+static int shared_experts(struct sn_model_builder *b, int x)
+{
+    const struct sn_model_config *c = b->config;
+    struct sn_node *n;
+    int y = swiglu(b, x, sn_model_shared_ffn(c), "ffn.shared");
+    if (!b->traits->shared_gate)
+        return y;
+    struct sn_param w = param(c->hidden, SN_INIT_NORMAL, c->init_std,
+                              "layers.%d.ffn.shared_gate.weight", owner(b));
+    sn_model_tensor(b, &w, 1, "layers.%d.ffn.shared_gate.weight", owner(b));
+    int gate = sn_model_param(b, &w);
+    y = unary(b, SN_NODE_GATE, y, c->hidden, "ffn.shared_gate", &n);
+    n->in[1] = x;
+    n->param[0] = gate;
+    return y;
+}
+
 static int ffn(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
@@ -303,8 +320,7 @@ static int ffn(struct sn_model_builder *b, int x)
     if (sn_layer_has_experts(c, b->layer)) {
         y = sn_experts_build(b, owner(b), x);
         if (c->experts.shared > 0)
-            y = add(b, y, swiglu(b, x, (int64_t)c->experts.shared * c->ffn, "ffn.shared"),
-                    "ffn.shared.add");
+            y = add(b, y, shared_experts(b, x), "ffn.shared.add");
     } else {
         y = b->traits->gated ? swiglu(b, x, c->dense_ffn > 0 ? c->dense_ffn : c->ffn, "ffn")
                              : plain_ffn(b, x);

@@ -243,14 +243,9 @@ int sn_model_tensor_count(const struct sn_model *m)
     return n;
 }
 
-bool sn_layer_has_experts(const struct sn_model_config *c, int layer)
-{
-    return c->experts.count > 0 && (layer + 1) % c->experts.every == 0;
-}
-
 int sn_expert_layers(const struct sn_model_config *c)
 {
-    return c->experts.count > 0 ? c->layers / c->experts.every : 0;
+    return sn_expert_layers_before(c, c->layers);
 }
 
 static double elements(const struct sn_model *m, int param)
@@ -265,6 +260,7 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
     case SN_NODE_LINEAR:
     case SN_NODE_HEAD_LOSS:
     case SN_NODE_ROUTER:
+    case SN_NODE_GATE:
     case SN_NODE_ADAPT:
         return elements(m, n->param[0]);
     case SN_NODE_EXPERTS:

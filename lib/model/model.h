@@ -28,6 +28,7 @@ enum sn_node_kind {
     SN_NODE_ROUTER,    /* x -> which experts each token visits; param 0 W[E,D], param 1 the bias of
                         * the choice [E] or -1 */
     SN_NODE_SCALE,     /* y = attr.scale x */
+    SN_NODE_GATE,      /* y, x -> y times the sigmoid of x . w, row by row; param 0 w[1,D] */
     SN_NODE_ADAPT,     /* y, u -> y + u B^T in the columns of one tensor of the weight that gave y;
                         * param 0 B[rows of the tensor, r] */
     SN_NODE_EXPERTS,   /* x, routes -> y; params 0 gate and up, 1 down, of all experts, stacked */
@@ -99,8 +100,6 @@ void sn_model_destroy(struct sn_model *m); /* NULL is allowed */
 bool sn_param_trains(const struct sn_param *p);
 /* Logical tensors of all parameters. */
 int sn_model_tensor_count(const struct sn_model *m);
-/* Has this layer experts? */
-bool sn_layer_has_experts(const struct sn_model_config *c, int layer);
 int sn_expert_layers(const struct sn_model_config *c); /* how many have */
 /* Of a sequence's tokens so many may visit an expert; 0: all that want to. */
 int64_t sn_expert_capacity(const struct sn_model_config *c);

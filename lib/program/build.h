@@ -189,6 +189,7 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops); /* grad.c */
 void sn_grad_norm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f); /* y = f(x), by row.dx */
+void sn_grad_gate(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_add(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_embed(struct sn_emit *e, const struct sn_op *f);

@@ -195,6 +195,28 @@ void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f)
     contribute(e, f->in[SN_POINTWISE_X], sn_view_all(e->p, dx));
 }
 
+/* dz is of the type of activations: a product of weights reads it, as it does a router's. */
+void sn_grad_gate(struct sn_emit *e, const struct sn_op *f)
+{
+    bool of_x = wants(e, f->in[SN_GATE_X]), of_z = wants(e, f->in[SN_GATE_Z]);
+    if (!of_x && !of_z)
+        return;
+    int dx = of_x ? sn_buffer_like(e->p, f->in[SN_GATE_X].buf, "d") : -1;
+    int dz = of_z ? sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, f->in[SN_GATE_Z].rows, 1,
+                                  "d.%.90s.z", f->label)
+                  : -1;
+    struct sn_op *op = sn_op_add(e->p, SN_OP_GATE_DX, "%.60s", f->label);
+    op->in[SN_GATE_DX_DY] = sn_grad_get(e, f->out[SN_GATE_Y].buf);
+    op->in[SN_GATE_DX_X] = f->in[SN_GATE_X];
+    op->in[SN_GATE_DX_Z] = f->in[SN_GATE_Z];
+    op->out[SN_GATE_DX_DX] = of_x ? sn_view_all(e->p, dx) : sn_no_view;
+    op->out[SN_GATE_DX_DZ] = of_z ? sn_view_all(e->p, dz) : sn_no_view;
+    if (of_x)
+        sn_grad_set(e, f->in[SN_GATE_X].buf, sn_view_all(e->p, dx));
+    if (of_z)
+        sn_grad_set(e, f->in[SN_GATE_Z].buf, sn_view_all(e->p, dz));
+}
+
 /* DROPOUT and JITTER: the same factors. */
 void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f)
 {

@@ -254,6 +254,31 @@ static void lower_elementwise(struct sn_emit *e, const struct sn_node *n)
     op->attr = n->attr;
 }
 
+/* What is gated may be a sum over ranks: a row's factor is the same on all of them, and the gradient
+ * of what it is of a sum like a router's. */
+static void lower_gate(struct sn_emit *e, const struct sn_node *n)
+{
+    int shard = e->job->first_shard[n->param[0]];
+    struct sn_cut cut = sn_cut_of(e->job, n->point);
+    struct sn_view of = sn_take(e, n->in[1], cut.want);
+    struct sn_placement at = e->value[n->in[0]].have;
+    struct sn_view x = sn_take(e, n->in[0], at);
+    int z = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, of.rows, 1, "%s.z", n->point);
+    if (e->p->failed)
+        return;
+    e->p->bufs[z].needs_grad = e->p->bufs[of.buf].needs_grad || sn_shard_trains(e, shard);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
+    op->in[SN_GEMM_A] = of;
+    op->in[SN_GEMM_B] = sn_weight(e, shard);
+    op->attr.gemm.trans_b = true;
+    op->out[SN_GEMM_C] = sn_view_all(e->p, z);
+    int y = sn_result(e, n, x.cols, at);
+    op = sn_op_add(e->p, SN_OP_GATE, "%s", n->point);
+    op->in[SN_GATE_X] = x;
+    op->in[SN_GATE_Z] = sn_view_all(e->p, z);
+    op->out[SN_GATE_Y] = sn_view_all(e->p, y);
+}
+
 static int readers_of(const struct sn_model *m, int value)
 {
     int n = 0;
@@ -350,6 +375,7 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_ACT] = lower_elementwise,
         [SN_NODE_SWIGLU] = lower_elementwise,
         [SN_NODE_SCALE] = lower_elementwise,
+        [SN_NODE_GATE] = lower_gate,
         [SN_NODE_ADAPT] = lower_adapt,
         [SN_NODE_ADD] = lower_add,
         [SN_NODE_DROPOUT] = lower_dropout,

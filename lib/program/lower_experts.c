@@ -144,7 +144,7 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
     struct sn_op *op = sn_op_add(e->p, SN_OP_COPY, "%.50s.load", n->point);
     op->in[SN_COPY_X] = sn_view_all(e->p, counts);
     op->out[SN_COPY_Y] =
-        sn_view_rows(e->p, e->job->expert_load, n->layer / e->job->config->model.experts.every, 1);
+        sn_view_rows(e->p, e->job->expert_load, sn_expert_layers_before(&e->job->config->model, n->layer), 1);
     op->acc[SN_COPY_Y] = SN_ACC_FIRST_WRITES;
 }
 

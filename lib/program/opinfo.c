@@ -151,6 +151,14 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", ROWS, {TAKES(SN_SCALE_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_SCALE,
         .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_GATE] = {
+        .in = {{"x", GRAD | ROWS}, {"z", GRAD | ROWS}},
+        .out = {{"y", ROWS, {TAKES(SN_GATE_X)}}},
+        .gradient = sn_grad_gate, .dx = SN_OP_GATE_DX,
+        .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_GATE_DX] = {
+        .in = {{"dy", ROWS}, {"x", ROWS}, {"z", ROWS}},
+        .out = {{"dx", OPT | ROWS, {TAKES(SN_GATE_DX_DY), TAKES(SN_GATE_DX_X)}}, {"dz", OPT | ROWS}}},
     [SN_OP_DROPOUT] = {
         .in = {{"x", ROWS}, {"g", OPT | ROWS}},
         .out = {{"y", ROWS, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},

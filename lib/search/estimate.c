@@ -29,7 +29,7 @@ static double comm(const struct sn_estimation *k, enum sn_collective kind, int64
 
 struct sn_extent sn_module_extent(const struct sn_estimation *k, int module)
 {
-    struct sn_extent x = sn_extent_of(k->e->every, k->begin[module], k->layers[module]);
+    struct sn_extent x = sn_extent_of(k->e->of, k->begin[module], k->layers[module]);
     x.first = is_first(module);
     x.last = is_last(k, module);
     x.keeps = k->keeps ? k->e->keeps + sn_keeps_at(k, module) : NULL;
@@ -39,8 +39,8 @@ struct sn_extent sn_module_extent(const struct sn_estimation *k, int module)
 /* As many layers, of the same kinds, and the same of them keep weights; neither is the first. */
 static bool like_the_module_before(const struct sn_estimation *k, int i)
 {
-    int every = k->e->every > 1 ? k->e->every : 1;
-    bool alike = k->layers[i] == k->layers[i - 1] && (k->begin[i] - k->begin[i - 1]) % every == 0;
+    bool alike = k->layers[i] == k->layers[i - 1] &&
+                 sn_module_extent(k, i).begin == sn_module_extent(k, i - 1).begin;
     const unsigned char *keeps = k->e->keeps + sn_keeps_at(k, i);
     return alike && (!k->keeps || memcmp(keeps, keeps - k->layers[i], (size_t)k->layers[i]) == 0);
 }
@@ -125,10 +125,10 @@ struct sn_inventory_key sn_stage_stock(const struct sn_estimation *k, int s)
         g.x.experts += x.experts;
         g.x.first = g.x.first || x.first;
         g.x.last = g.x.last || x.last;
-        for (int i = x.layers - 1; i >= 0 && k->e->every > 1; i--)
-            *kind++ = (unsigned char)sn_extent_place(&x, k->e->every, i);
+        for (int i = x.layers - 1; i >= 0 && sn_kinds_mix(k->e->of); i--)
+            *kind++ = (unsigned char)sn_extent_place(&x, k->e->of, i);
     }
-    g.kinds = k->e->every > 1 ? k->e->kinds : NULL;
+    g.kinds = sn_kinds_mix(k->e->of) ? k->e->kinds : NULL;
     return g;
 }
 
@@ -371,7 +371,7 @@ enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
             at[place] += k.prices->alone[pass][place];
-    struct sn_extent all = sn_extent_of(e->every, 0, e->config.model.layers);
+    struct sn_extent all = sn_extent_of(e->of, 0, e->config.model.layers);
     double layer = (all.layers - all.experts) * at[SN_PLACE_BLOCK];
     layer = (layer + all.experts * at[SN_PLACE_EXPERTS]) / all.layers;
     *first = layer > 0 ? at[SN_PLACE_EMBED] / layer : 0;

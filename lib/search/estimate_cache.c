@@ -165,7 +165,7 @@ enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_
     const struct sn_coding *z = e->config.layout.compress.coding;
     bool same = x->net && same_coding(&x->data, &z[SN_CODED_DATA]) &&
                 same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
-                layer_lies_alike(x->shape, x->net, net) && (!e->every || same_hops(x->net, net));
+                layer_lies_alike(x->shape, x->net, net) && (!e->of.every || same_hops(x->net, net));
     if (!same)
         price(e, x, net);
     x->net = net;

@@ -110,7 +110,7 @@ struct sn_estimator {
     double *room; /* for costs of stage modules */
     const sn_shard_seconds **reduce;
     int **split;          /* [layers + 1] by number of stage modules */
-    int every;            /* every n-th layer has experts; 0: none */
+    struct sn_kinds of;   /* which layers have experts */
     int *begin;           /* [layers + 1] room for stage modules' first layers */
     unsigned char *kinds; /* [layers] and for those of a stage */
     unsigned char *keeps; /* [layers + 2] by unit: enum sn_keeps */

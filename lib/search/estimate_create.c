@@ -82,7 +82,7 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->machine = m;
     e->software = s;
     e->foreign_memory = changes_memory(s);
-    e->every = c->model.experts.count > 0 ? c->model.experts.every : 0;
+    e->of = sn_kinds_of(&c->model);
     e->begin = sn_alloc_n(layers + 1, sizeof(*e->begin));
     e->kinds = sn_alloc_n(layers, sizeof(*e->kinds));
     e->keeps = sn_alloc_n(layers + 2, sizeof(*e->keeps));

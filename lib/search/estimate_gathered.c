@@ -96,7 +96,7 @@ int64_t sn_keeps_bytes(const struct sn_estimation *k, int stage, const int64_t c
         struct sn_extent x = sn_module_extent(k, v * k->pipe.stages + stage);
         for (int u = 0; u < units_of(&x); u++)
             if (x.keeps[u] == SN_KEEPS_OWN)
-                bytes += cache[sn_extent_unit(&x, k->e->every, u)];
+                bytes += cache[sn_extent_unit(&x, k->e->of, u)];
     }
     return sn_round_up(bytes, PAGE);
 }
@@ -124,9 +124,9 @@ double sn_keeps_first(const struct sn_estimation *k, const struct sn_extent *x)
     if (!x->keeps)
         return 0;
     for (int u = 0; u < units_of(x); u++)
-        behind += alone[sn_extent_unit(x, k->e->every, u)];
+        behind += alone[sn_extent_unit(x, k->e->of, u)];
     for (int u = 0; u < units_of(x); u++) {
-        enum sn_layer_place at = sn_extent_unit(x, k->e->every, u);
+        enum sn_layer_place at = sn_extent_unit(x, k->e->of, u);
         bool again = x->keeps[u] == SN_KEEPS_OTHERS || (at == SN_PLACE_HEAD && has_table_twice(k));
         queue += again ? 0 : gathers(k, at);
         most = fmax(most, queue + behind);

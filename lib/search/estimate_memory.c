@@ -158,7 +158,7 @@ static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t updat
         if (!there[at])
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
-        bool neighbours_vary = k->pipe.virtual_stages > 1 || (k->e->every > 1 && k->modules > 1);
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (sn_kinds_mix(k->e->of) && k->modules > 1);
         bool lean = neighbours_vary || coded || k->keeps; /* few units may gather any */
         const int64_t(*of)[SN_NPLACES] = lean ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)

@@ -82,8 +82,7 @@ static struct bytes less(struct bytes a, struct bytes b)
 /* Layers of both kinds in turn, or all of one? */
 static bool has_both(const struct sn_layer_profile_env *env)
 {
-    const struct sn_model_config *m = &env->config->model;
-    return m->experts.count > 0 && m->experts.every > 1;
+    return sn_model_mixes_layers(&env->config->model);
 }
 
 /* Of a stage between others: what one more layer makes of it. Where both kinds alternate its first

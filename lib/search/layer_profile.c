@@ -66,19 +66,21 @@ void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t
         memmove(t->freeze[i] + at + 1, end, strlen(end) + 1);
         t->freeze[i][at] = '*';
     }
-    bool both = m->experts.count > 0 && m->experts.every > 1;
+    bool both = sn_model_mixes_layers(m);
     m->share_layers = 1;
     m->layers = both ? 2 : 1;
-    if (both)
-        m->experts.every = 2;
+    m->experts.every = both ? 2 : 1;
+    m->experts.from = 0;
 }
 
-struct sn_extent sn_extent_of(int every, int begin, int layers)
+struct sn_extent sn_extent_of(struct sn_kinds k, int begin, int layers)
 {
+    const struct sn_model_config m = {.experts = {.count = 1, .every = k.every, .from = k.from}};
     struct sn_extent x = {.layers = layers};
-    if (every > 0) {
-        x.experts = (begin + layers) / every - begin / every;
-        x.begin = begin % every;
+    if (k.every > 0) {
+        x.experts =
+            sn_expert_layers_before(&m, begin + layers) - sn_expert_layers_before(&m, begin);
+        x.begin = begin < k.from ? begin : k.from + (begin - k.from) % k.every; /* every divides from */
     }
     return x;
 }
@@ -420,7 +422,7 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
         st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
     if (st == SN_OK) {
         s->key = *key;
-        s->every = env->config->model.experts.count > 0 ? env->config->model.experts.every : 0;
+        s->kinds = sn_kinds_of(&env->config->model);
         sn_layer_profile_config(c, env->config, key);
         s->reduces = sn_gradients_are_temporary(sn_config_holding(c));
         struct sn_job_env job = {

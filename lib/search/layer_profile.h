@@ -68,6 +68,20 @@ struct sn_layer_profile_shard {
     bool tied; /* also the head's: where the ends are apart, of both */
 };
 
+/* Which layers are of place EXPERTS, the others of BLOCK (model.experts); every 0: none is. */
+struct sn_kinds {
+    int every, from;
+};
+static inline struct sn_kinds sn_kinds_of(const struct sn_model_config *m)
+{
+    return m->experts.count == 0 ? (struct sn_kinds){0, 0}
+                                 : (struct sn_kinds){m->experts.every, m->experts.from};
+}
+static inline bool sn_kinds_mix(struct sn_kinds k)
+{
+    return k.every > 1 || k.from > 0;
+}
+
 struct sn_layer_profile {
     struct sn_layer_profile_key key;
     struct sn_interval *interval;
@@ -80,7 +94,7 @@ struct sn_layer_profile {
     struct sn_layer_profile_shard shard[SN_SHAPE_SHARDS];
     int n_shards;
     bool reduces; /* gradients, in its segments (sn_gradients_are_temporary) */
-    int every;    /* every n-th layer is of place EXPERTS, the others of BLOCK; 0: none is */
+    struct sn_kinds kinds;
     int64_t temp[SN_NPASSES][SN_NPLACES], workspace[SN_NPLACES]; /* bytes, at least */
     int64_t lean[SN_NPASSES]
                 [SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
@@ -128,7 +142,7 @@ struct sn_layer_profile_prices {
 /* What a segment holds. */
 struct sn_extent {
     int layers, experts; /* all, and those of them that have experts */
-    int begin;           /* its first layer, modulo sn_shape.every */
+    int begin; /* its first layer; where layers come in turn, one of the first of which the same follows */
     bool first, last;
     /* ZeRO 3: by unit, in the order of the model, enum sn_keeps; NULL: none is kept. A unit whose
      * gathered weights stay, its own or those that it shares, gathers none. */
@@ -136,21 +150,22 @@ struct sn_extent {
 };
 enum sn_keeps { SN_KEEPS_NONE, SN_KEEPS_OWN, SN_KEEPS_OTHERS };
 /* `begin` is the first layer's number in the model. */
-struct sn_extent sn_extent_of(int every, int begin, int layers);
+struct sn_extent sn_extent_of(struct sn_kinds k, int begin, int layers);
 /* The kind of layer i of an extent. */
-static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, int every, int i)
+static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, struct sn_kinds k, int i)
 {
     if (x->experts == 0 || x->experts == x->layers)
         return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
-    return (x->begin + i + 1) % every == 0 ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+    bool experts = x->begin + i >= k.from && (x->begin + i + 1) % k.every == 0;
+    return experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
 }
 /* Of unit u: its ends are units, too. */
-static inline enum sn_layer_place sn_extent_unit(const struct sn_extent *x, int every, int u)
+static inline enum sn_layer_place sn_extent_unit(const struct sn_extent *x, struct sn_kinds k, int u)
 {
     int layer = u - x->first;
     if (layer < 0 || layer >= x->layers)
         return layer < 0 ? SN_PLACE_EMBED : SN_PLACE_HEAD;
-    return sn_extent_place(x, every, layer);
+    return sn_extent_place(x, k, layer);
 }
 /* Play rows of intervals with these prices; fills the others. */
 void sn_layer_profile_play(struct sn_layer_profile_prices *p, const struct sn_layer_profile *s);

@@ -165,7 +165,7 @@ static int number(int i, const struct sn_extent *x, bool backward)
 static enum sn_layer_place unit(const struct sn_layer_profile *s, int i, const struct sn_extent *x,
                                 bool backward)
 {
-    return sn_extent_unit(x, s->every, number(i, x, backward));
+    return sn_extent_unit(x, s->kinds, number(i, x, backward));
 }
 
 /* Weights on their way: of a unit, in order. */

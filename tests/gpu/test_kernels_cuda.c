@@ -29,6 +29,20 @@ static void pointwise(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 0, shape(type, t, kind == SN_OP_SWIGLU_DX ? 2 * f : f), SN_WRITE);
 }
 
+static void gate(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t t = size(4096, 8), f = size(4096, 64);
+    bool dx = kind == SN_OP_GATE_DX;
+    k->magnitude = dx ? sqrt((double)f) : 1.0;
+    kt_in(k, 0, shape(type, t, f));
+    if (dx)
+        kt_in(k, 1, shape(type, t, f));
+    kt_in(k, dx ? 2 : 1, shape(SN_F32, t, 1));
+    kt_out(k, 0, shape(type, t, f), SN_WRITE);
+    if (dx)
+        kt_out(k, 1, shape(type, t, 1), SN_WRITE);
+}
+
 static void dropout(struct kt *k, enum sn_op_kind kind)
 {
     int64_t s = size(2048, 16), d = size(4096, 64);
@@ -395,6 +409,8 @@ static const struct {
     {SN_OP_SWIGLU_DX, "SWIGLU_DX", pointwise, 4e-6},
     {SN_OP_ADD, "ADD", pointwise, 1e-7},
     {SN_OP_SCALE, "SCALE", pointwise, 1e-7},
+    {SN_OP_GATE, "GATE", gate, 4e-6},
+    {SN_OP_GATE_DX, "GATE_DX", gate, 1e-5},
     {SN_OP_DROPOUT, "DROPOUT", dropout, 1e-6},
     {SN_OP_JITTER, "JITTER", dropout, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},

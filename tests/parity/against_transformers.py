@@ -45,12 +45,13 @@ HAND = {  # run files written by hand, which say nothing of what defaults are ri
 BASE = {"gpt2": GPT2, "gpt_neox": SHAPE, "llama": SWIGLU, "mistral": SWIGLU, "mixtral": MOE, "qwen2": SWIGLU,
         "smollm3": SWIGLU | dict(pad_token_id=None), "granite": SWIGLU, "qwen3": SWIGLU,
         "qwen3_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80), "starcoder2": SHAPE,
+        "qwen2_moe": SWIGLU | dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=80, shared_expert_intermediate_size=96),
         "phi3": SWIGLU | dict(pad_token_id=None), "olmo2": SWIGLU | dict(pad_token_id=None),
         "gemma2": SWIGLU | dict(head_dim=16, sliding_window=8, pad_token_id=None),
         "gemma3_text": SWIGLU | dict(head_dim=16, sliding_window=8, pad_token_id=None)}
 CLASS = {"gpt2": "GPT2", "gpt_neox": "GPTNeoX", "llama": "Llama", "mistral": "Mistral",
          "mixtral": "Mixtral", "qwen2": "Qwen2", "gemma": "Gemma", "granite": "Granite",
-         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2", "phi3": "Phi3", "olmo2": "Olmo2",
+         "smollm3": "SmolLM3", "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "starcoder2": "Starcoder2", "phi3": "Phi3", "olmo2": "Olmo2",
          "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
 CONFIG = {"gemma3_text": "Gemma3Text"}
 bad = points = 0
@@ -176,6 +177,7 @@ def all_same():
                                         rms_norm_eps=None, tie_word_embeddings=None))
     same("biases", "llama", attention_bias=True, mlp_bias=True)
     same("layers without experts", "qwen3_moe", decoder_sparse_step=2, head_dim=16, attention_bias=True)
+    same("a gate over shared experts, first layers without", "qwen2_moe", mlp_only_layers=[0])
     same("without a window", "mistral", sliding_window=None)
     same("a window past its sequences", "mistral", sliding_window=SEQ)
     same("a window", "mistral", sliding_window=8)

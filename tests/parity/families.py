@@ -30,7 +30,7 @@ from make_fixtures import write_dataset  # noqa: E402
 
 SEQ, VOCAB = 24, 61
 CLASS = {"llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3",
-         "qwen3_moe": "Qwen3Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2",
+         "qwen3_moe": "Qwen3Moe", "qwen2_moe": "Qwen2Moe", "smollm3": "SmolLM3", "granite": "Granite", "starcoder2": "Starcoder2",
          "phi3": "Phi3", "olmo2": "Olmo2", "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
 CONFIG = {"gemma3_text": "Gemma3Text"}
 bad = points = 0
@@ -119,6 +119,12 @@ def draw(r, kind):
         c["decoder_sparse_step"] = r.choice([1, 1, 2]) if c["num_hidden_layers"] > 1 else 1
         c |= dict(num_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.5,
                   moe_intermediate_size=r.choice([16, 24]), router_aux_loss_coef=0.0)
+    if kind == "qwen2_moe":
+        layers = c["num_hidden_layers"]
+        step, first = (r.choice([1, 1, 2]), r.choice([0, 0, 1])) if layers > 2 else (1, r.choice([0, layers - 1]))
+        c |= dict(num_experts=r.choice([3, 4]), num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.5,
+                  moe_intermediate_size=r.choice([16, 24]), shared_expert_intermediate_size=r.choice([16, 20, 48]),
+                  decoder_sparse_step=step, mlp_only_layers=r.choice([None, list(range(first))]), router_aux_loss_coef=0.0)
     return c
 
 

@@ -16,7 +16,7 @@
 
 __attribute__((unused)) static const char *const types[] = {
     "gpt2",  "gpt_neox",  "llama", "mistral", "mixtral",    "qwen2",  "smollm3",    "granite",
-    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text"};
+    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text", "qwen2_moe"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 __attribute__((unused)) static bool is_default(const char *ours, const json_t *theirs)
@@ -72,6 +72,7 @@ __attribute__((unused)) static const char *const values[][3] = {
     {"mlp_bias", "false", "true"},
     {"dense_ffn", "80", "160"},
     {"experts.every", "2", "4"},
+    {"experts.shared_ffn", "40", "56"},
     {"experts.count", "4", "16"},
     {"experts.top_k", "2", "3"},
     {"experts.unnormalised", "false", "true"},

@@ -49,6 +49,9 @@ CASES = {
     "qwen3-moe-theirs": ("Qwen3Moe", 1506, SHAPE | dict(
         num_hidden_layers=1, head_dim=12, rope_parameters=PLAIN, moe_intermediate_size=12, num_experts=5,
         num_experts_per_tok=2, norm_topk_prob=False, router_aux_loss_coef=0.25, output_router_logits=True)),
+    "qwen2-moe-theirs": ("Qwen2Moe", 1513, SHAPE | dict(
+        num_hidden_layers=2, rope_parameters=PLAIN, moe_intermediate_size=12, num_experts=5, num_experts_per_tok=2,
+        shared_expert_intermediate_size=20, mlp_only_layers=[0], router_aux_loss_coef=0.25, output_router_logits=True)),
     "olmo2-theirs": ("Olmo2", 1510, SHAPE | dict(num_hidden_layers=2, rope_parameters=PLAIN)),
     "gemma2-theirs": ("Gemma2", 1511, SHAPE | dict(
         num_hidden_layers=2, head_dim=12, rope_parameters=PLAIN, sliding_window=6, query_pre_attn_scalar=7,
@@ -119,7 +122,7 @@ def train(model, tokens):
         got = model(input_ids=batch[:, :-1])
         aux = torch.zeros(1, dtype=torch.float64) if not routes else (
             transformers.models.mixtral.modeling_mixtral.load_balancing_loss_func(
-                got.router_logits, model.config.num_local_experts, model.config.num_experts_per_tok))
+                got.router_logits, getattr(model.config, "num_local_experts", None) or model.config.num_experts, model.config.num_experts_per_tok))
         loss = torch.nn.functional.cross_entropy(got.logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()
         (loss + (model.config.router_aux_loss_coef if routes else 0) * aux).backward()

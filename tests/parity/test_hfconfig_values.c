@@ -249,6 +249,28 @@ static bool is_part(struct bench *b, const struct sn_hf_key *k)
     return good;
 }
 
+/* Of the model's four layers, every second of which has experts. */
+static bool is_dense(struct bench *b, const struct sn_hf_key *k)
+{
+    struct sn_model_config m;
+    json_t *v;
+    bool good = read_with(b, k->name, json_pack("[i]", 0), &m) == SN_OK && is_same_model(b, &m) &&
+                read_with(b, k->name, json_array(), &m) == SN_OK && is_same_model(b, &m) &&
+                read_with(b, k->name, json_pack("[ii]", 1, 0), &m) == SN_OK &&
+                m.experts.from == 2 && m.experts.every == 2 && sn_layer_has_experts(&m, 3) &&
+                read_with(b, k->name, json_pack("[i]", 3), &m) == SN_EINPUT && is_named(b, k->name) &&
+                read_with(b, k->name, json_pack("[i]", -1), &m) == SN_EINPUT &&
+                read_with(b, k->name, json_pack("[ii]", 1, 3), &m) == SN_EINPUT;
+    for (int i = 0; (v = any_value(i)) && good; i++)
+        if (json_is_array(v))
+            json_decref(v);
+        else if (json_is_null(v))
+            good = read_with(b, k->name, v, &m) == SN_OK && is_same_model(b, &m);
+        else
+            good = read_with(b, k->name, v, &m) == SN_EINPUT && is_named(b, k->name);
+    return good;
+}
+
 static bool is_object(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config m;
@@ -264,11 +286,13 @@ static void values_are_what_the_table_says(const char *type)
     static bool (*const check[])(struct bench *, const struct sn_hf_key *) = {
         [SN_HF_USED] = is_used,     [SN_HF_FIXED] = is_fixed,   [SN_HF_REPEAT] = is_repeated,
         [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias,   [SN_HF_INERT] = is_inert,
-        [SN_HF_EVERY] = is_every,   [SN_HF_LAYERS] = is_layers, [SN_HF_PART] = is_part};
+        [SN_HF_EVERY] = is_every,   [SN_HF_LAYERS] = is_layers, [SN_HF_PART] = is_part,
+        [SN_HF_DENSE] = is_dense};
     static const char *const what[] = {
         [SN_HF_USED] = "used",        [SN_HF_FIXED] = "fixed",       [SN_HF_REPEAT] = "repeated",
         [SN_HF_EVERY] = "every n-th", [SN_HF_OBJECT] = "an object",  [SN_HF_ALIAS] = "another name",
-        [SN_HF_INERT] = "inert",      [SN_HF_LAYERS] = "of windows", [SN_HF_PART] = "a part"};
+        [SN_HF_INERT] = "inert",      [SN_HF_LAYERS] = "of windows", [SN_HF_PART] = "a part",
+        [SN_HF_DENSE] = "dense layers"};
     enum { CLASSES = sizeof(what) / sizeof(what[0]) };
     struct bench b;
     const struct sn_hf_key *k;

@@ -323,6 +323,7 @@ int main(void)
                                         "granite-theirs",
                                         "qwen3-theirs",
                                         "qwen3-moe-theirs",
+                                        "qwen2-moe-theirs",
                                         "starcoder2-theirs",
                                         "mistral-theirs",
                                         "phi3-theirs",

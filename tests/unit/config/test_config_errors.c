@@ -174,7 +174,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -182,7 +182,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd, wsd-sqrt or wsd-cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -220,8 +220,8 @@ static const struct {
      "scheme: auto, or leave the budget out"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
-     "run.yaml:1:107: model.experts.count: 8 needs family mixtral or qwen3-moe, not llama; leave model.experts "
-     "out"},
+     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, qwen2-moe or qwen3-moe, not llama; leave "
+     "model.experts out"},
     {MIXTRAL "}\n" TRAIN "}\n",
      "run.yaml:1:1: model.experts.count: missing; family mixtral wants a number of experts, such "
      "as 8"},
@@ -234,6 +234,18 @@ static const struct {
     {MIXTRAL ", share_layers: 2, experts: {count: 8, every: 2}}\n" TRAIN "}\n",
      "run.yaml:1:106: model.share_layers: 2 would share weights between layers with and without "
      "experts (model.experts.every: 2); use 1 for one of the two"},
+    {MIXTRAL ", share_layers: 2, experts: {count: 8, from: 1}}\n" TRAIN "}\n",
+     "run.yaml:1:106: model.share_layers: 2 would share weights between layers with and without "
+     "experts (model.experts.from: 1); use 0 for one of the two"},
+    {MIXTRAL ", experts: {count: 8, from: 2}}\n" TRAIN "}\n",
+     "run.yaml:1:118: model.experts.from: 2 leaves no layer with experts, of 2 (model.layers) every "
+     "1; want less"},
+    {MIXTRAL ", experts: {count: 8, shared: 2, shared_ffn: 96}}\n" TRAIN "}\n",
+     "run.yaml:1:135: model.experts.shared_ffn: is the width of all shared experts together; leave "
+     "model.experts.shared (2) out, or this"},
+    {"model: {family: qwen2-moe, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, shared: 0}}\n" TRAIN "}\n",
+     "run.yaml:1:119: model.experts.shared: 0, but family qwen2-moe has a gate over shared experts; "
+     "want at least 1"},
     {MIXTRAL ", experts: {count: 8, bias: free}}\n",
      "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
@@ -455,7 +467,7 @@ static const struct {
      "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen3, qwen3-moe, olmo2, phi3, gemma2 or gemma3"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2 or gemma3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

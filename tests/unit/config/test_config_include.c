@@ -18,6 +18,8 @@ static int64_t count(const struct sn_model_config *m)
     int64_t ffn = (t->gated ? 3 : 2) * D * F,
             block = 2 * D * q + 2 * D * kv + (t->norm_at == SN_NORM_AROUND ? 4 : 2) * norm;
     block += E > 0 ? E * (ffn + D) : ffn;
+    block += 3 * D * (m->experts.shared_ffn > 0 ? m->experts.shared_ffn : m->experts.shared * F);
+    block += t->shared_gate ? D : 0;
     block += t->biases & SN_LINEAR_QKV ? q + 2 * kv : 0;
     block += t->biases & SN_LINEAR_O ? F + 2 * D : 0; /* and those of the feed-forward part */
     block += t->head_norms ? 2 * width : 0;
@@ -52,6 +54,7 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"qwen3-4b", 4022468096},          {"qwen3-8b", 8190735360},
         {"qwen3-14b", 14768307200},        {"qwen3-32b", 32762123264},
         {"qwen3-30b-a3b", 30532122624},    {"qwen3-235b-a22b", 235093634560},
+        {"qwen1.5-moe-a2.7b", 14315784192}, {"qwen2-57b-a14b", 57408658944},
         {"smollm3-3b", 3075098624},        {"phi3-mini", 3821079552},
         {"starcoder2-3b", 3030371328},     {"starcoder2-7b", 7173923840},
         {"granite3.1-8b", 8170848256},     {"gemma2-2b", 2614341888},
@@ -338,7 +341,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe, olmo2, phi3, gemma2, "
+                                       "qwen3_moe, qwen2_moe, olmo2, phi3, gemma2, "
                                        "gemma3_text or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},

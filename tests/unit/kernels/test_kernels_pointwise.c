@@ -1,5 +1,5 @@
 /*
- * ZERO, COPY, ADD, ACT, SWIGLU and their gradients, COLSUM: against formulas in double, whose
+ * ZERO, COPY, ADD, ACT, SWIGLU, GATE and their gradients, COLSUM: against formulas in double, whose
  * derivatives are checked by finite differences.
  */
 #include "tests/lib/kernel_test.h"
@@ -199,9 +199,65 @@ static bool colsum_case(struct kt_shape s, enum sn_acc acc)
     return good;
 }
 
+static double sigmoid(double z)
+{
+    return 1.0 / (1.0 + exp(-z));
+}
+
+/* What rows are times the sigmoid of; some far from 0. */
+static const struct sn_mat *gates(struct kt *k, int in, int64_t rows)
+{
+    const struct sn_mat *z = kt_in(k, in, (struct kt_shape){SN_F32, rows, 1, 0});
+    for (int64_t r = 0; r < rows; r++)
+        kt_set(z, r, 0, kt_get(z, r, 0) * (r % 7 == 6 ? 100.0 : 3.0));
+    return z;
+}
+
+static bool gate_case(struct kt_shape s, bool in_place)
+{
+    struct kt k = {.magnitude = 1.0};
+    const struct sn_mat *x = kt_in(&k, 0, s), *z = gates(&k, 1, s.rows);
+    if (in_place)
+        kt_take(&k, 0, 0);
+    else
+        kt_out(&k, 0, s, SN_WRITE);
+    double *y = kt_ref(&k, 0);
+    for (int64_t i = 0; i < s.rows * s.cols; i++)
+        y[i] = sigmoid(kt_get(z, i / s.cols, 0)) * kt_get(x, i / s.cols, i % s.cols);
+    bool good = kt_check(&k, SN_OP_GATE, 3e-7);
+    kt_free(&k);
+    return good;
+}
+
+/* place: -1 a fresh dx, 0 and 1 the input it takes, 2 none */
+static bool gate_dx_case(struct kt_shape s, int place)
+{
+    struct kt k = {.magnitude = sqrt((double)s.cols)};
+    const struct sn_mat *dy = kt_in(&k, 0, s), *x = kt_in(&k, 1, s), *z = gates(&k, 2, s.rows);
+    if (place == 0 || place == 1)
+        kt_take(&k, 0, place);
+    else if (place < 0)
+        kt_out(&k, 0, s, SN_WRITE);
+    kt_out(&k, 1, (struct kt_shape){s.dtype, s.rows, 1, 0}, SN_WRITE);
+    double *dx = place == 2 ? NULL : kt_ref(&k, 0), *dz = kt_ref(&k, 1);
+    for (int64_t r = 0; r < s.rows; r++) {
+        double gate = sigmoid(kt_get(z, r, 0)), sum = 0;
+        for (int64_t c = 0; c < s.cols; c++) {
+            sum += kt_get(dy, r, c) * kt_get(x, r, c);
+            if (dx)
+                dx[r * s.cols + c] = gate * kt_get(dy, r, c);
+        }
+        dz[r] = sum * gate * sigmoid(-kt_get(z, r, 0));
+    }
+    bool good = kt_check(&k, SN_OP_GATE_DX, 1e-6);
+    kt_free(&k);
+    return good;
+}
+
 static void all_shapes(enum sn_dtype t)
 {
-    bool gelu_y = true, gelu_dx = true, glu_y = true, glu_dx = true, add = true, colsum = true, scale = true;
+    bool gelu_y = true, gelu_dx = true, glu_y = true, glu_dx = true, add = true, colsum = true, scale = true,
+         gated_y = true, gate_dx = true;
     const char *type = sn_dtype_name(t);
     for (int i = 0; i < N_WIDTHS; i++)
         for (int64_t rows = 1; rows < 80; rows += 72) {
@@ -219,6 +275,9 @@ static void all_shapes(enum sn_dtype t)
             for (int place = -1; place < 2; place++)
                 add = add_case(s, place) && add;
             scale = scale_case(s, false) && scale_case(s, true) && scale;
+            gated_y = gate_case(s, false) && gate_case(s, true) && gated_y;
+            for (int place = -1; place < 3; place++)
+                gate_dx = gate_dx_case(s, place) && gate_dx;
             colsum = colsum_case(s, SN_WRITE) && colsum_case(s, SN_ADD) && colsum;
         }
     tap_ok(gelu_y, "ACT of %s equals both forms of GELU", type);
@@ -227,6 +286,8 @@ static void all_shapes(enum sn_dtype t)
     tap_ok(glu_dx, "SWIGLU_DX of %s equals the formula, in place too", type);
     tap_ok(add, "ADD of %s is rounded once, in each place it may take", type);
     tap_ok(scale, "SCALE of %s is rounded once, in place too", type);
+    tap_ok(gated_y, "GATE of %s equals the formula, in place too", type);
+    tap_ok(gate_dx, "GATE_DX of %s equals the formula, in each place it may take, and without dx", type);
     tap_ok(colsum, "COLSUM of %s equals the sum, written and added", type);
 }
 

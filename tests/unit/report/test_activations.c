@@ -134,8 +134,8 @@ static bool search_reads(const struct sn_job *j, int vstage)
     struct sn_layer_profile_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
     struct sn_layer_profile_key key = sn_layer_profile_key(c);
     int each = 6 / j->modules, module = vstage * j->stages + j->stage;
-    int every = c->model.experts.count > 0 ? c->model.experts.every : 0;
-    struct sn_extent x = sn_extent_of(every, module * each, each);
+    struct sn_kinds of = sn_kinds_of(&c->model);
+    struct sn_extent x = sn_extent_of(of, module * each, each);
     bool end[2] = {module == 0, module == j->modules - 1};
     bool good = sn_kept_by_layers(&kept, &models, &env, &key, &err) == SN_OK &&
                 sn_kept_by_ends(&kept, &models, &env, &key, end, &err) == SN_OK;

@@ -1,0 +1,107 @@
+/*
+ * rules_experts.c - what follows of model.experts from other keys, and the rules of experts.
+ */
+#include "lib/config/settings.h"
+
+/* One way to say what is the same: a width of shared experts as a number of them, where it is one,
+ * and the first layer that may have experts as the one behind the last group of `every`. */
+enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_settings *s,
+                                 struct sn_err *err)
+{
+    struct sn_experts_config *x = &m->experts;
+    bool gate = sn_family_traits(m->family)->shared_gate;
+    if (!sn_settings_get(s, "model.experts.shared"))
+        x->shared = gate || x->shared_ffn > 0;
+    else if (gate && x->shared == 0)
+        return sn_settings_fail(s, "model.experts.shared", err,
+                                "0, but family %s has a gate over shared experts; want at least 1",
+                                sn_family_name(m->family));
+    if (x->shared_ffn > 0 && x->shared != 1)
+        return sn_settings_fail(s, "model.experts.shared_ffn", err,
+                                "is the width of all shared experts together; leave "
+                                "model.experts.shared (%d) out, or this",
+                                x->shared);
+    if (x->shared_ffn > 0 && m->ffn > 0 && x->shared_ffn % m->ffn == 0) {
+        x->shared = x->shared_ffn / m->ffn;
+        x->shared_ffn = 0;
+    }
+    x->from = x->count > 0 ? x->from / x->every * x->every : 0;
+    return SN_OK;
+}
+
+static bool has_experts(enum sn_family f)
+{
+    return sn_family_traits(f)->experts;
+}
+
+enum sn_status sn_rule_experts_family(const struct sn_config *c, const struct sn_settings *s,
+                                      struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const char *family = sn_family_name(m->family);
+    char names[SN_FAMILIES_SIZE];
+    if (has_experts(m->family) == (m->experts.count > 0))
+        return SN_OK;
+    if (has_experts(m->family))
+        return sn_settings_fail(s, "model.experts.count", err,
+                                "missing; family %s wants a number of experts, such as 8", family);
+    return sn_settings_fail(s, "model.experts.count", err,
+                            "%d needs family %s, not %s; leave model.experts out", m->experts.count,
+                            sn_families_that(names, has_experts), family);
+}
+
+enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settings *s,
+                               struct sn_err *err)
+{
+    const struct sn_model_config *m = &c->model;
+    const struct sn_experts_config *x = &m->experts;
+    if (x->count == 0)
+        return SN_OK;
+    if (x->top_k > x->count)
+        return sn_settings_fail(s, "model.experts.top_k", err,
+                                "%d is more than model.experts.count (%d); want at most that",
+                                x->top_k, x->count);
+    if (x->every > m->layers)
+        return sn_settings_fail(s, "model.experts.every", err,
+                                "%d is more than model.layers (%d), so that no layer has experts; "
+                                "want at most that",
+                                x->every, m->layers);
+    if (sn_expert_layers_before(m, m->layers) == 0)
+        return sn_settings_fail(s, "model.experts.from", err,
+                                "%d leaves no layer with experts, of %d (model.layers) every %d; "
+                                "want less",
+                                x->from, m->layers, x->every);
+    if (x->router == SN_ROUTER_SPARSEMIXER && x->top_k > 2)
+        return sn_settings_fail(s, "model.experts.top_k", err,
+                                "%d, but a sparsemixer (model.experts.router) draws one expert or "
+                                "two for a token; want 1 or 2, or router: softmax",
+                                x->top_k);
+    if (x->router == SN_ROUTER_SPARSEMIXER && x->bias != SN_BIAS_NONE)
+        return sn_settings_fail(
+            s, "model.experts.bias", err,
+            "loss-free decides the choice that a sparsemixer (model.experts.router) "
+            "draws; want bias: none, or router: softmax");
+    if (x->router == SN_ROUTER_DENSE && x->capacity_factor > 0)
+        return sn_settings_fail(s, "model.experts.capacity_factor", err,
+                                "%g, but with router: dense every token visits all experts in "
+                                "training; want 0, or router: softmax",
+                                x->capacity_factor);
+    if (x->router == SN_ROUTER_DENSE && x->bias != SN_BIAS_NONE)
+        return sn_settings_fail(s, "model.experts.bias", err,
+                                "loss-free moves by what experts were chosen, but with router: "
+                                "dense nothing is chosen in training; want bias: none, or router: "
+                                "softmax");
+    /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
+    if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
+        return sn_settings_fail(s, "model.experts.bias", err,
+                                "counts the tokens of a step, at most %d, but train.global_batch x "
+                                "model.seq is %lld; want fewer, or none",
+                                1 << 24, (long long)c->train.global_batch * m->seq);
+    if (m->share_layers > 1 && sn_model_mixes_layers(m))
+        return sn_settings_fail(s, "model.share_layers", err,
+                                "%d would share weights between layers with and without experts "
+                                "(model.experts.%s: %d); use %d for one of the two",
+                                m->share_layers, x->every > 1 ? "every" : "from",
+                                x->every > 1 ? x->every : x->from, x->every > 1);
+    return SN_OK;
+}
