@@ -23,6 +23,20 @@ bool sn_bytes_grow(struct sn_bytes *b, size_t more)
     return p != NULL;
 }
 
+bool sn_text_spans_add(struct sn_text_spans *s, size_t from, size_t to)
+{
+    if (!sn_grow((void **)&s->list, s->n, &s->cap, sizeof(*s->list)))
+        return false;
+    s->list[s->n++] = (struct sn_text_span){from, to};
+    return true;
+}
+
+void sn_text_spans_fini(struct sn_text_spans *s)
+{
+    sn_free(s->list);
+    *s = (struct sn_text_spans){0};
+}
+
 void sn_bytes_fini(struct sn_bytes *b)
 {
     sn_free(b->p);

@@ -20,6 +20,17 @@ struct sn_bytes {
 bool sn_bytes_grow(struct sn_bytes *b, size_t more);
 void sn_bytes_fini(struct sn_bytes *b);
 
+struct sn_text_span {
+    size_t from, to; /* bytes of a text */
+};
+struct sn_text_spans {
+    struct sn_text_span *list; /* in order, apart */
+    int n, cap;
+};
+/* One more; false: no memory. */
+bool sn_text_spans_add(struct sn_text_spans *s, size_t from, size_t to);
+void sn_text_spans_fini(struct sn_text_spans *s);
+
 struct sn_ids {
     int32_t *p;
     size_t len, cap;

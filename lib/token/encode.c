@@ -145,8 +145,8 @@ static enum sn_status put(struct sn_ids *out, int32_t id, struct sn_err *err)
     return sn_ids_push(out, id) ? SN_OK : sn_fail(err, SN_ENOMEM, "no memory for tokens");
 }
 
-static enum sn_status encode_raw(struct sn_encoder *e, const char *p, size_t len, bool first,
-                                 struct sn_ids *out, struct sn_err *err)
+enum sn_status sn_encode_part(struct sn_encoder *e, const char *p, size_t len, bool first,
+                              struct sn_ids *out, struct sn_err *err)
 {
     const struct sn_tokenizer *t = e->t;
     struct sn_bytes normal;
@@ -179,26 +179,30 @@ enum sn_status sn_encode_check(const char *p, size_t len, struct sn_err *err)
                    (unsigned char)p[bad]);
 }
 
+void sn_encode_walk(const struct sn_encoder *e, struct sn_added_walk *walk, const char *p, size_t len)
+{
+    const struct sn_tokenizer *t = e->t;
+    *walk = (struct sn_added_walk){
+        .added = &t->added, .set = &t->added.raw, .u = t->unicode, .search = e->search, .waiting = -1};
+    sn_added_begin(walk, p, len);
+}
+
 enum sn_status sn_encode(struct sn_encoder *e, const char *p, size_t len, bool special,
                          struct sn_ids *out, struct sn_err *err)
 {
     const struct sn_tokenizer *t = e->t;
-    struct sn_added_walk walk = {.added = &t->added,
-                                 .set = &t->added.raw,
-                                 .u = t->unicode,
-                                 .search = e->search,
-                                 .waiting = -1};
+    struct sn_added_walk walk;
     size_t from, to;
     int32_t id;
     SN_TRY(sn_encode_check(p, len, err));
     for (size_t i = 0; special && i < t->before.len; i++)
         SN_TRY(put(out, t->before.p[i], err));
-    sn_added_begin(&walk, p, len);
+    sn_encode_walk(e, &walk, p, len);
     while (sn_added_next(&walk, &from, &to, &id)) {
         if (id >= 0)
             SN_TRY(put(out, id, err));
         else
-            SN_TRY(encode_raw(e, p + from, to - from, from == 0, out, err));
+            SN_TRY(sn_encode_part(e, p + from, to - from, from == 0, out, err));
     }
     for (size_t i = 0; special && i < t->behind.len; i++)
         SN_TRY(put(out, t->behind.p[i], err));

@@ -158,19 +158,26 @@ static enum sn_status read_whole(int fd, const char *path, struct sn_bytes *out,
         if (n == 0)
             return SN_OK;
         if (out->len > FILE_MOST)
-            return sn_fail(err, SN_EINPUT, "%s: more than 1 GiB; it is no tokenizer", path);
+            return sn_fail(err, SN_EINPUT, "%s: more than 1 GiB; it is no tokenizer's file", path);
     }
+}
+
+enum sn_status sn_tokenizer_read(struct sn_bytes *out, const char *path, const char *what,
+                                 struct sn_err *err)
+{
+    int fd = sn_input_open(path, NULL);
+    if (fd < 0)
+        return sn_fail(err, SN_EINPUT, "%s: cannot be read (%s); name %s", path,
+                       sn_input_why(errno), what);
+    enum sn_status st = read_whole(fd, path, out, err);
+    (void)close(fd); /* only read from */
+    return st;
 }
 
 enum sn_status sn_tokenizer_load(struct sn_tokenizer **out, const char *path, struct sn_err *err)
 {
     struct sn_bytes bytes = {0};
-    int fd = sn_input_open(path, NULL);
-    if (fd < 0)
-        return sn_fail(err, SN_EINPUT, "%s: cannot be read (%s); name a tokenizer's file", path,
-                       sn_input_why(errno));
-    enum sn_status st = read_whole(fd, path, &bytes, err);
-    (void)close(fd); /* only read from */
+    enum sn_status st = sn_tokenizer_read(&bytes, path, "a tokenizer's file", err);
     if (st == SN_OK)
         st = sn_tokenizer_parse(out, bytes.p, bytes.len, path, err);
     sn_bytes_fini(&bytes);

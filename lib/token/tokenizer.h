@@ -22,6 +22,9 @@ enum sn_status sn_tokenizer_load(struct sn_tokenizer **out, const char *path, st
 enum sn_status sn_tokenizer_parse(struct sn_tokenizer **out, const char *bytes, size_t len,
                                   const char *name, struct sn_err *err);
 void sn_tokenizer_destroy(struct sn_tokenizer *t); /* NULL is allowed */
+/* All of a file of at most 1 GiB, a NUL behind it; `what` is what would work where it cannot be read. */
+enum sn_status sn_tokenizer_read(struct sn_bytes *out, const char *path, const char *what,
+                                 struct sn_err *err);
 
 /* One more than the largest id. */
 int64_t sn_tokenizer_size(const struct sn_tokenizer *t);
@@ -42,6 +45,13 @@ void sn_encoder_destroy(struct sn_encoder *e); /* NULL is allowed */
  * SN_EINPUT: it is no valid UTF-8, or nothing stands for one of its characters. */
 enum sn_status sn_encode(struct sn_encoder *e, const char *p, size_t len, bool special,
                          struct sn_ids *out, struct sn_err *err);
+
+/* The same without `special`; and a byte of `counts` for each token: 1 where it overlaps one of the spans,
+ * which are in order and apart. Where one begins or ends within a part that the tokenizer cuts, that is
+ * found by encoding what is before it. */
+enum sn_status sn_encode_spans(struct sn_encoder *e, const char *p, size_t len,
+                               const struct sn_text_spans *spans, struct sn_ids *out,
+                               struct sn_bytes *counts, struct sn_err *err);
 
 /* SN_EINPUT: the text is no valid UTF-8, which sn_encode says, too. */
 enum sn_status sn_encode_check(const char *p, size_t len, struct sn_err *err);

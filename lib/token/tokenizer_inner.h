@@ -45,6 +45,13 @@ struct sn_tokenizer {
     uint64_t hash;
 };
 
+/* A text's added tokens, and the parts between them; and the tokens of such a part, `first`: of the
+ * beginning of the document. */
+void sn_encode_walk(const struct sn_encoder *e, struct sn_added_walk *walk, const char *p,
+                    size_t len);
+enum sn_status sn_encode_part(struct sn_encoder *e, const char *p, size_t len, bool first,
+                              struct sn_ids *out, struct sn_err *err);
+
 /* Readers of each kind of file: they fill a zeroed tokenizer, up to sn_tokenizer_finish. The bytes
  * are followed by a NUL. */
 enum sn_status sn_read_tokenizer_json(struct sn_tokenizer *t, const char *bytes, size_t len,
