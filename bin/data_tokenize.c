@@ -28,7 +28,27 @@ static const char usage[] =
     "  --workers N        threads (default: one for each processor)\n"
     "  --skip-bad N       leave out up to N documents that are no valid text or JSON, and list "
     "them\n"
+    "  --chat             documents are conversations: lines with messages (role, content) or\n"
+    "                     conversations (from, value), by the tokenizer's chat template; which\n"
+    "                     tokens count as targets goes into DIR/tokens.mask (data.loss: mask)\n"
+    "  --train-on ROLES   whose turns count, with commas between them (default assistant)\n"
+    "  --chat-template FILE  in place of the tokenizer's own\n"
+    "  --chat-arg NAME=VALUE a variable of the template, such as enable_thinking=false; repeat it\n"
+    "  --chat-date DATE   YYYY-MM-DD, where a template asks for today's\n"
+    "  --role NAME=TEXT   no template: a turn of this role is TEXT with its content in place of "
+    "{};\n"
+    "                     \\n is a line end; once for each role\n"
     "  --json             report as JSON\n";
+
+/* Options that may be repeated, at most so often. */
+enum { MANY = 64 };
+
+struct asked {
+    struct sn_tokenize t;
+    struct sn_chat_want chat;
+    char *roles[MANY], *arguments[MANY];
+    bool as_json, is_chat;
+};
 
 enum code {
     TOKENIZER = 256,
@@ -36,6 +56,12 @@ enum code {
     FIELD,
     BEGIN,
     END,
+    TEMPLATE,
+    TRAIN_ON,
+    DATE,
+    CHAT,
+    ROLE,
+    ARGUMENT,
     SPECIAL,
     DOCUMENTS,
     SHARE,
@@ -51,6 +77,12 @@ static const struct option options[] = {
     {"field", required_argument, NULL, FIELD},
     {"begin", required_argument, NULL, BEGIN},
     {"end", required_argument, NULL, END},
+    {"chat", no_argument, NULL, CHAT},
+    {"chat-template", required_argument, NULL, TEMPLATE},
+    {"train-on", required_argument, NULL, TRAIN_ON},
+    {"chat-date", required_argument, NULL, DATE},
+    {"chat-arg", required_argument, NULL, ARGUMENT},
+    {"role", required_argument, NULL, ROLE},
     {"special", no_argument, NULL, SPECIAL},
     {"documents", required_argument, NULL, DOCUMENTS},
     {"share", required_argument, NULL, SHARE},
@@ -97,16 +129,33 @@ static enum sn_status find_share(struct sn_tokenize *t, struct sn_err *err)
     return parse_share(text, t, err);
 }
 
-static enum sn_status parse_option(int code, char **argv, struct sn_tokenize *t, bool *as_json,
-                                   struct sn_err *err)
+static enum sn_status parse_many(char **list, int *n, const char *name, struct sn_err *err)
+{
+    if (*n == MANY)
+        return sn_fail(err, SN_EINPUT, "%s: more than %d of them", name, MANY);
+    list[(*n)++] = optarg;
+    return SN_OK;
+}
+
+static enum sn_status parse_option(int code, char **argv, struct asked *a, struct sn_err *err)
 {
     long long n = 0;
-    const char **texts[] = {&t->tokenizer, &t->out, &t->field, &t->begin, &t->end};
-    if (code >= TOKENIZER && code <= END) {
+    struct sn_tokenize *t = &a->t;
+    const char **texts[] = {&t->tokenizer,     &t->out,      &t->field,
+                            &t->begin,         &t->end,      &a->chat.template_file,
+                            &a->chat.train_on, &a->chat.date};
+    a->is_chat = a->is_chat || (code >= TEMPLATE && code <= ARGUMENT);
+    if (code >= TOKENIZER && code <= DATE) {
         *texts[code - TOKENIZER] = optarg;
         return SN_OK;
     }
     switch (code) {
+    case CHAT:
+        return SN_OK;
+    case ROLE:
+        return parse_many(a->roles, &a->chat.n_roles, "--role", err);
+    case ARGUMENT:
+        return parse_many(a->arguments, &a->chat.n_arguments, "--chat-arg", err);
     case SPECIAL:
         t->special = true;
         return SN_OK;
@@ -123,7 +172,7 @@ static enum sn_status parse_option(int code, char **argv, struct sn_tokenize *t,
         t->skip_bad = n;
         return SN_OK;
     case JSON:
-        *as_json = true;
+        a->as_json = true;
         return SN_OK;
     default:
         return sn_fail(err, SN_EINPUT,
@@ -137,7 +186,9 @@ static enum sn_status check(const struct sn_tokenize *t, struct sn_err *err)
     const char *lacks = t->n_inputs == 0                  ? "no input; name texts"
                         : !t->tokenizer || !*t->tokenizer ? "no tokenizer; want --tokenizer FILE"
                         : !t->out || !*t->out             ? "no output; want --out DIR"
-                                                          : NULL;
+                        : t->chat && t->special
+                            ? "--special: a chat template says itself what stands around"
+                            : NULL;
     return lacks ? sn_fail(err, SN_EINPUT, "sennit-data tokenize: %s", lacks) : SN_OK;
 }
 
@@ -170,15 +221,20 @@ static void report(const struct sn_tokenize *t, const struct sn_tokenized *done,
         out->len -= out->len > 0; /* into the text: the name goes on */
         sn_str_add(out,
                    "/tokens\", \"dtype\": \"%s\", \"documents\": %lld, \"tokens\": %lld, "
-                   "\"files\": %d, \"kept\": %d, \"text_bytes\": %lld, \"skipped\": %lld}\n",
+                   "\"files\": %d, \"kept\": %d, \"text_bytes\": %lld, \"skipped\": %lld",
                    type, (long long)done->info.documents, (long long)done->info.tokens, done->files,
                    done->kept, (long long)done->bytes, (long long)done->skipped);
+        if (t->chat)
+            sn_str_add(out, ", \"counted\": %lld", (long long)done->counted);
+        sn_str_add(out, "}\n");
         return;
     }
     sn_str_add(out,
                "%s/tokens: %lld tokens (%s), %lld documents, of %lld bytes of text in %d file%s",
                t->out, (long long)done->info.tokens, type, (long long)done->info.documents,
                (long long)done->bytes, done->files, done->files == 1 ? "" : "s");
+    if (t->chat)
+        sn_str_add(out, "; %lld tokens count", (long long)done->counted);
     if (done->skipped > 0)
         sn_str_add(out, "; %lld left out", (long long)done->skipped);
     if (done->was_done)
@@ -186,30 +242,35 @@ static void report(const struct sn_tokenize *t, const struct sn_tokenized *done,
     else if (done->kept > 0)
         sn_str_add(out, "; %d of the files were done before", done->kept);
     sn_str_add(out, "\n");
-    if (!t->end && !t->special)
+    if (!t->end && !t->special && !t->chat)
         sn_str_add(out, "nothing ends documents; --end TOKEN would, as most trainings want\n");
 }
 
 enum sn_status sn_data_tokenize(int argc, char **argv, int stop_fd, struct sn_str *out,
                                 struct sn_err *err)
 {
-    struct sn_tokenize t = {.field = "text", .stop_fd = stop_fd, .documents = SN_DOCUMENTS_FILES};
+    struct asked a = {.t = {.stop_fd = stop_fd, .documents = SN_DOCUMENTS_FILES}};
+    struct sn_tokenize *t = &a.t;
     struct sn_tokenized done;
-    bool as_json = false;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    t.workers = processors > 0 && processors < 1024 ? (int)processors : 1;
+    t->workers = processors > 0 && processors < 1024 ? (int)processors : 1;
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (code == HELP) {
             sn_str_add(out, "%s", usage);
             return SN_OK;
         }
-        SN_TRY(parse_option(code, argv, &t, &as_json, err));
+        SN_TRY(parse_option(code, argv, &a, err));
     }
-    t.inputs = argv + optind;
-    t.n_inputs = argc - optind;
-    SN_TRY(check(&t, err));
-    SN_TRY(find_share(&t, err));
-    SN_TRY(sn_tokenize(&t, &done, err));
-    report(&t, &done, as_json, out);
+    t->inputs = argv + optind;
+    t->n_inputs = argc - optind;
+    a.chat.roles = a.roles;
+    a.chat.arguments = a.arguments;
+    t->chat = a.is_chat ? &a.chat : NULL;
+    if (!t->field && !t->chat)
+        t->field = "text";
+    SN_TRY(check(t, err));
+    SN_TRY(find_share(t, err));
+    SN_TRY(sn_tokenize(t, &done, err));
+    report(t, &done, a.as_json, out);
     return SN_OK;
 }

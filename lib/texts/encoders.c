@@ -11,6 +11,7 @@ struct encoder_thread {
     struct sn_encoders *all;
     struct sn_encoder *encoder;
     struct sn_bytes text; /* a field of JSON, unescaped */
+    struct sn_chat_work chat;
     pthread_t thread;
     bool runs;
 };
@@ -69,10 +70,30 @@ static enum sn_status see(struct encoder_thread *t, const char *p, size_t len, s
     return how->see(how->states[t - t->all->threads], p, len, err);
 }
 
-static enum sn_status encode(struct encoder_thread *t, const char *p, size_t len,
-                             struct sn_ids *out, struct sn_err *err)
+/* A conversation: its tokens, and which of them count. A token that is put around it does not. */
+static enum sn_status encode_chat(struct encoder_thread *t, const char *p, size_t len,
+                                  struct sn_document_batch *b, struct sn_err *err)
 {
     const struct sn_encoding *how = &t->all->how;
+    const struct sn_chat_work *w = &t->chat;
+    SN_TRY(sn_chat_render(how->chat, &t->chat, p, len, err));
+    if (w->text.len == 0)
+        return SN_OK;
+    bool good = how->begin < 0 || (sn_ids_push(&b->ids, how->begin) && sn_bytes_add(&b->counts, "", 1));
+    SN_TRY(sn_encode_spans(t->encoder, w->text.p, w->text.len, &w->counts, &b->ids,
+                           &b->counts, err));
+    good = good &&
+           (how->end < 0 || (sn_ids_push(&b->ids, how->end) && sn_bytes_add(&b->counts, "", 1)));
+    return good ? SN_OK : sn_fail(err, SN_ENOMEM, "no memory for tokens");
+}
+
+static enum sn_status encode(struct encoder_thread *t, const char *p, size_t len,
+                             struct sn_document_batch *b, struct sn_err *err)
+{
+    const struct sn_encoding *how = &t->all->how;
+    struct sn_ids *out = &b->ids;
+    if (how->chat)
+        return encode_chat(t, p, len, b, err);
     bool good = how->begin < 0 || sn_ids_push(out, how->begin);
     SN_TRY(find_text(t, &p, &len, err));
     if (len == 0) {
@@ -99,13 +120,16 @@ static bool note_bad(struct sn_document_batch *b, struct sn_document *d, const s
 
 static void encode_batch(struct encoder_thread *t, struct sn_document_batch *b)
 {
+    const struct sn_encoding *how = &t->all->how;
     for (int i = 0; i < b->n; i++) {
         struct sn_document *d = &b->documents[i];
         struct sn_err err = {0};
         size_t before = b->ids.len;
-        enum sn_status st = encode(t, b->text.p + d->from, d->to - d->from, &b->ids, &err);
+        enum sn_status st = encode(t, b->text.p + d->from, d->to - d->from, b, &err);
         if (st != SN_OK)
             b->ids.len = before;
+        if (how->chat && st != SN_OK)
+            b->counts.len = before;
         d->tokens = b->ids.len;
         if (st == SN_EINPUT && !note_bad(b, d, &err))
             st = sn_fail(&err, SN_ENOMEM, "no memory for what is wrong with documents");
@@ -196,10 +220,12 @@ void sn_encoders_destroy(struct sn_encoders *e)
             (void)pthread_join(e->threads[i].thread, NULL);
         sn_encoder_destroy(e->threads[i].encoder);
         sn_bytes_fini(&e->threads[i].text);
+        sn_chat_work_fini(&e->threads[i].chat);
     }
     for (int i = 0; e->ring && i < e->n_ring; i++) {
         sn_bytes_fini(&e->ring[i].text);
         sn_ids_fini(&e->ring[i].ids);
+        sn_bytes_fini(&e->ring[i].counts);
         sn_free(e->ring[i].documents);
         sn_free(e->ring[i].bad);
     }
@@ -250,7 +276,7 @@ void sn_encoders_free(struct sn_encoders *e)
 {
     (void)pthread_mutex_lock(&e->lock);
     struct sn_document_batch *b = &e->ring[e->take];
-    b->text.len = b->ids.len = 0;
+    b->text.len = b->ids.len = b->counts.len = 0;
     b->n = b->n_bad = 0;
     b->state = SN_BATCH_FREE;
     e->take = (e->take + 1) % e->n_ring;

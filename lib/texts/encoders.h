@@ -6,6 +6,7 @@
 #define SN_ENCODERS_H
 
 #include "lib/base/err.h"
+#include "lib/chat/chat.h"
 #include "lib/token/tokenizer.h"
 
 #include <pthread.h>
@@ -25,6 +26,7 @@ struct sn_document_batch {
     struct sn_document *documents;
     int n, cap;
     struct sn_ids ids;
+    struct sn_bytes counts; /* of chats: for each of them, 1 where it counts */
     struct sn_bad_document *bad;
     int n_bad, bad_cap;
     struct sn_err err; /* what ended the work: not a document's fault */
@@ -37,7 +39,8 @@ struct sn_encoding {
     const struct sn_tokenizer *tokenizer; /* NULL with `see` */
     enum sn_status (*see)(void *state, const char *p, size_t len, struct sn_err *err);
     void *const *states;
-    const char *field;  /* of JSON lines; NULL: the document is the text */
+    const struct sn_chat *chat; /* NULL: documents are texts */
+    const char *field;          /* of JSON lines; NULL: the document is the text */
     bool special;       /* with what the post-processor puts around it */
     int32_t begin, end; /* a token before and behind it; -1: none */
 };

@@ -11,6 +11,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/str.h"
+#include "lib/chat/chat.h"
 #include "lib/data/data.h"
 #include "lib/data/data_build.h"
 
@@ -21,9 +22,10 @@ struct sn_tokenize {
     int n_inputs;
     const char *tokenizer;   /* its file */
     const char *out;         /* a directory, made where it lacks */
-    const char *field;       /* of JSON lines */
+    const char *field;       /* of JSON lines; of chats NULL: messages or conversations */
     const char *begin, *end; /* tokens by their text; NULL: none */
     bool special;
+    const struct sn_chat_want *chat; /* NULL: documents are texts; its tokenizer and field are these */
     enum sn_data_documents documents; /* of plain text */
     int workers;
     int share, shares; /* of the input files: this process's, from 0; 0 or 1 share: all are its */
@@ -34,6 +36,7 @@ struct sn_tokenized {
     struct sn_data_info info;
     int files, kept; /* kept: parts that were there already */
     int64_t bytes, skipped;
+    int64_t counted; /* of chats: tokens that count */
     bool was_done;           /* all of it was there already */
     int left;                /* files that other shares have not done yet: there are no tokens, */
     bool is_joined_by_other; /* or another process is putting the parts together */

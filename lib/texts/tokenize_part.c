@@ -53,6 +53,17 @@ static enum sn_status say_bad(struct sn_part *p, const struct sn_bad_document *b
     return SN_OK;
 }
 
+static enum sn_status write_document(struct sn_part *p, const struct sn_document_batch *b,
+                                     size_t from, size_t to, struct sn_err *err)
+{
+    const uint8_t *counts = b->counts.len > 0 ? (const uint8_t *)b->counts.p + from : NULL;
+    int64_t n = (int64_t)(to - from);
+    if (!counts)
+        return sn_data_writer_add(p->writer, b->ids.p + from, n, err);
+    SN_TRY(sn_data_writer_append_masked(p->writer, b->ids.p + from, counts, n, err));
+    return sn_data_writer_end(p->writer, err);
+}
+
 /* Write the oldest batch's tokens. */
 static enum sn_status drain_one(struct sn_part *p, bool *any, struct sn_err *err)
 {
@@ -71,8 +82,7 @@ static enum sn_status drain_one(struct sn_part *p, bool *any, struct sn_err *err
         if (d->is_bad)
             SN_TRY(say_bad(p, &b->bad[bad++], err));
         else if (d->tokens > from) /* documents without tokens are left out */
-            SN_TRY(
-                sn_data_writer_add(p->writer, b->ids.p + from, (int64_t)(d->tokens - from), err));
+            SN_TRY(write_document(p, b, from, d->tokens, err));
         from = d->tokens;
     }
     sn_encoders_free(p->encoders);
