@@ -132,6 +132,7 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
                                  .certificate = l->certificate,
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
+                                 .scores = l->score.file != NULL,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;
@@ -150,6 +151,8 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
     }
     if (st == SN_OK && sn_train_generate_wanted(&l->generate))
         st = sn_train_generate(t, c, &l->generate, err);
+    else if (st == SN_OK && l->score.file)
+        st = sn_train_score(t, c, comm, &l->score, err);
     else if (st == SN_OK && l->replay.step > 0)
         st = sn_train_replay(t, c, comm, &l->replay, exit_code, err);
     else if (st == SN_OK && l->tune)
@@ -181,6 +184,20 @@ static void set_one_rank(struct sn_layout_config *l)
     l->n_split = l->zero = 0;
 }
 
+/* Requests share samples, and do not see each other. */
+static enum sn_status set_score(struct sn_config *c, struct sn_err *err)
+{
+    c->data.documents = SN_DOCUMENTS_APART;
+    if (c->model.experts.capacity_factor <= 0)
+        return SN_OK;
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: --score: with model.experts.capacity_factor: %g which experts a token visits "
+        "depends on other requests; want 0, in a run file with train.init_from: CHECKPOINT "
+        "and train.init_changes: [capacity_factor]",
+        c->path, c->model.experts.capacity_factor);
+}
+
 static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, int ranks,
                                   struct sn_err *err)
 {
@@ -197,7 +214,9 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
     if (sn_train_generate_wanted(&l->generate))
         set_one_rank(&c->layout);
-    if (sn_train_generate_wanted(&l->generate) || l->tune ||
+    if (l->score.file)
+        SN_TRY(set_score(c, err));
+    if (sn_train_generate_wanted(&l->generate) || l->score.file || l->tune ||
         l->replay.step > 0) { /* nothing is saved */
         c->checkpoint.async = false;
         c->checkpoint.snapshot_every = 0;

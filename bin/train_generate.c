@@ -35,44 +35,48 @@ struct page {
 
 /* --- which tokenizer -------------------------------------------------------------------------- */
 
-/* --tokenizer names one; or the run's data does, or its checkpoint, and then it must be the same. */
-static enum sn_status find_tokenizer(struct words *w, const struct sn_config *c,
-                                     const struct sn_train_generate *g, struct sn_err *err)
+enum sn_status sn_train_find_tokenizer(struct sn_tokenizer **out, const struct sn_tokenizer_id *of,
+                                       const struct sn_config *c, const char *option,
+                                       struct sn_err *err)
 {
-    if (!g->tokenizer)
-        return w->of.file[0] ? sn_data_tokenizer_load(&w->tokenizer, &w->of, err) : SN_OK;
-    SN_TRY(sn_tokenizer_load(&w->tokenizer, g->tokenizer, err));
-    uint64_t hash = sn_tokenizer_hash(w->tokenizer);
-    if (w->of.file[0] && w->of.hash != hash)
+    if (!option)
+        return of->file[0] ? sn_data_tokenizer_load(out, of, err) : SN_OK;
+    SN_TRY(sn_tokenizer_load(out, option, err));
+    uint64_t hash = sn_tokenizer_hash(*out);
+    if (of->file[0] && of->hash != hash)
         return sn_fail(err, SN_EINPUT,
                        "--tokenizer: %s (xxh3 %016" PRIx64
                        ") is not the run's, %s/%s (xxh3 %016" PRIx64 "); leave it out",
-                       g->tokenizer, hash, w->of.folder, w->of.file, w->of.hash);
-    int64_t size = sn_tokenizer_size(w->tokenizer);
+                       option, hash, of->folder, of->file, of->hash);
+    int64_t size = sn_tokenizer_size(*out);
     return size <= c->model.vocab
                ? SN_OK
                : sn_fail(err, SN_EINPUT,
                          "--tokenizer: %s has %" PRId64 " tokens, the model knows %d; name the one "
                          "that it was trained with",
-                         g->tokenizer, size, c->model.vocab);
+                         option, size, c->model.vocab);
 }
 
-/* A token by its text: as the file writes it, or as text that is one token. */
-static enum sn_status find_named(struct words *w, const char *text, struct sn_err *err)
+enum sn_status sn_train_find_token(int32_t *out, const struct sn_tokenizer *t, const char *option,
+                                   const char *text, struct sn_err *err)
 {
     struct sn_encoder *e = NULL;
     struct sn_ids ids = {0};
-    w->stop = sn_tokenizer_find(w->tokenizer, text, strlen(text));
-    if (w->stop >= 0)
+    if (!t)
+        return sn_fail(err, SN_EINPUT, "%s: '%s': no tokenizer is known; want --tokenizer FILE",
+                       option, text);
+    *out = sn_tokenizer_find(t, text, strlen(text));
+    if (*out >= 0)
         return SN_OK;
-    SN_TRY(sn_encoder_create(&e, w->tokenizer, err));
+    SN_TRY(sn_encoder_create(&e, t, err));
     enum sn_status st = *text ? sn_encode(e, text, strlen(text), false, &ids, err) : SN_OK;
     if (st == SN_OK && ids.len == 1)
-        w->stop = ids.p[0];
+        *out = ids.p[0];
     else if (st == SN_OK)
-        st = sn_fail(err, SN_EINPUT, "--stop: '%s' is no token, but %zu; name one", text, ids.len);
+        st = sn_fail(err, SN_EINPUT, "%s: '%s' is no token, but %zu; name one", option, text,
+                     ids.len);
     else
-        (void)sn_err_prefix(err, "--stop");
+        (void)sn_err_prefix(err, "%s", option);
     sn_encoder_destroy(e);
     sn_ids_fini(&ids);
     return st;
@@ -83,12 +87,7 @@ static enum sn_status find_stop(struct words *w, const struct sn_train_generate 
                                 struct sn_err *err)
 {
     w->stop = w->of.end;
-    if (g->stop && !w->tokenizer)
-        return sn_fail(err, SN_EINPUT, "--stop: '%s': no tokenizer is known; want --tokenizer FILE",
-                       g->stop);
-    if (g->stop)
-        return find_named(w, g->stop, err);
-    return SN_OK;
+    return g->stop ? sn_train_find_token(&w->stop, w->tokenizer, "--stop", g->stop, err) : SN_OK;
 }
 
 /* --- the prompt ------------------------------------------------------------------------------- */
@@ -244,7 +243,7 @@ enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c
     if (st == SN_OK)
         st = sn_trainer_generate_open(t, &w.of, err);
     if (st == SN_OK)
-        st = find_tokenizer(&w, c, g, err);
+        st = sn_train_find_tokenizer(&w.tokenizer, &w.of, c, g->tokenizer, err);
     if (st == SN_OK)
         st = find_stop(&w, g, err);
     if (st == SN_OK)

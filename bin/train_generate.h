@@ -28,4 +28,15 @@ static inline bool sn_train_generate_wanted(const struct sn_train_generate *g)
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
                                  const struct sn_train_generate *g, struct sn_err *err);
 
+/* The run's tokenizer in *out: that of `option`, a file, or that of `of`, which is its data's or its
+ * checkpoint's; where both are there they must be the same. Left as it is where nobody knows one. */
+struct sn_tokenizer;
+struct sn_tokenizer_id;
+enum sn_status sn_train_find_tokenizer(struct sn_tokenizer **out, const struct sn_tokenizer_id *of,
+                                       const struct sn_config *c, const char *option,
+                                       struct sn_err *err);
+/* A token by its text: as the file writes it, or as text that is one token. */
+enum sn_status sn_train_find_token(int32_t *out, const struct sn_tokenizer *t, const char *option,
+                                   const char *text, struct sn_err *err);
+
 #endif

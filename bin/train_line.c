@@ -47,6 +47,16 @@ static const char usage[] =
     "ids,\n"
     "                       such as \"72 101\"\n"
     "  --prompt-file FILE   the same of the text in FILE\n"
+    "  --score FILE         how likely the continuations in FILE are: JSON lines {\"context\": "
+    "..., "
+    "\n"
+    "                       \"continuation\": ...} or {\"text\": ...} in, {\"logprob\": ..., "
+    "\"greedy\": "
+    "..., ...}\n"
+    "                       out, in the same order (any number of ranks)\n"
+    "  --begin TOKEN        what a text or an empty context begins behind (default: what the run's "
+    "data\n"
+    "                       or its tokenizer puts before documents)\n"
     "  --tokenizer FILE     of text (default: that of the run's data)\n"
     "  --stop TOKEN         ends the text (default: what ends documents of the run's data)\n"
     "  --tokens N           how many tokens of it (default 200)\n"
@@ -80,6 +90,8 @@ enum {
     PLACES,
     GENERATE,
     PROMPT_FILE,
+    SCORE,
+    BEGIN,
     TOKENIZER,
     STOP,
     TOKENS,
@@ -115,10 +127,6 @@ static enum sn_status parse_generate(int code, char **argv, struct sn_train_gene
         return SN_OK;
     case PROMPT_FILE:
         g->file = optarg;
-        return SN_OK;
-    case TOKENIZER:
-        g->option = "--tokenizer";
-        g->tokenizer = optarg;
         return SN_OK;
     case STOP:
         g->option = "--stop";
@@ -192,6 +200,15 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
     case PLACES:
         l->places = optarg;
         return SN_OK;
+    case SCORE:
+        l->score.file = optarg;
+        return SN_OK;
+    case BEGIN:
+        l->score.begin = optarg;
+        return SN_OK;
+    case TOKENIZER:
+        l->generate.tokenizer = l->score.tokenizer = optarg;
+        return SN_OK;
     case HELP:
         l->help = true;
         return SN_OK;
@@ -207,6 +224,7 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
 
 enum {
     WAY_GENERATE,
+    WAY_SCORE,
     WAY_PREFLIGHT,
     WAY_PACE,
     WAY_TUNE,
@@ -229,6 +247,10 @@ static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *e
 {
     const struct way ways[WAYS] = {
         [WAY_GENERATE] = {"--generate", sn_train_generate_wanted(&l->generate), NULL, 0},
+        [WAY_SCORE] = {"--score", l->score.file != NULL, "only reads the newest checkpoint",
+                       1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE | 1u << WAY_TUNE |
+                           1u << WAY_TRACE | 1u << WAY_REPLAY | 1u << WAY_FRESH |
+                           1u << WAY_STOP_AFTER},
         [WAY_PACE] = {"--pace", l->machine_file != NULL, "learns nothing and touches no checkpoint",
                       1u << WAY_GENERATE | 1u << WAY_FRESH},
         [WAY_PREFLIGHT] = {"--preflight", l->preflight, "trains nothing",
@@ -271,6 +293,8 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
                                             {"prompt-file", required_argument, NULL, PROMPT_FILE},
+                                            {"score", required_argument, NULL, SCORE},
+                                            {"begin", required_argument, NULL, BEGIN},
                                             {"tokenizer", required_argument, NULL, TOKENIZER},
                                             {"stop", required_argument, NULL, STOP},
                                             {"tokens", required_argument, NULL, TOKENS},
@@ -294,6 +318,11 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
         return sn_fail(err, SN_EINPUT, "%s: is for --generate%s", l->generate.option,
                        strcmp(l->generate.option, "--seed") == 0 ? "; a run's seed is run.seed"
                                                                  : ", which is not asked for");
+    if (l->generate.tokenizer && !l->score.file && !sn_train_generate_wanted(&l->generate))
+        return sn_fail(err, SN_EINPUT,
+                       "--tokenizer: is for --generate and --score, which are not asked for");
+    if (l->score.begin && !l->score.file)
+        return sn_fail(err, SN_EINPUT, "--begin: is for --score, which is not asked for");
     if (l->replay.rank >= 0 && l->replay.step == 0)
         return sn_fail(err, SN_EINPUT, "--rank: is for --replay, which is not asked for");
     return check_ways(l, err);

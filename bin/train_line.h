@@ -8,6 +8,7 @@
 #include "bin/train_generate.h"
 #include "bin/train_map.h"
 #include "bin/train_replay.h"
+#include "bin/train_score.h"
 #include "bin/train_trace.h"
 #include "lib/machine/machine.h"
 #include "lib/train/trainer.h"
@@ -15,6 +16,7 @@
 struct sn_train_line {
     const char *run_file, *machine_file, *places, *tune, *supervisor;
     struct sn_train_generate generate;
+    struct sn_train_score score;
     struct sn_train_map map;
     struct sn_train_trace trace;
     struct sn_machine machine;
@@ -33,7 +35,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
  * they are. */
 static inline bool sn_train_line_only_reads(const struct sn_train_line *l)
 {
-    return sn_train_generate_wanted(&l->generate) || l->replay.step > 0;
+    return sn_train_generate_wanted(&l->generate) || l->score.file || l->replay.step > 0;
 }
 static inline enum sn_train_files_of sn_train_line_files(const struct sn_train_line *l)
 {

@@ -138,6 +138,8 @@
  *               out 2 row_z[R,1] f32 = lse^2? with attr z_loss, which adds z_loss lse^2 to a row's
  *               loss as dlogits has it: (softmax (1 + 2 z_loss lse) - onehot) ...; adds the R
  *               row_z in row order to scalars.head_z_sum
+ *               out 3 row_ahead[R,1] f32?: how many words of the columns have a greater logit than the
+ *               target, or the same and a smaller number; all of them where the loss is NaN
  * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
  *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among
  *               the columns), over the columns that are words; none: (-inf, 0, 0)
@@ -334,7 +336,8 @@ enum { SN_ADD_A, SN_ADD_B, SN_ADD_Y = 0 };
 enum { SN_NOISE_X, SN_NOISE_ADDEND, SN_NOISE_Y = 0 };
 enum {
     SN_CROSS_ENTROPY_LOGITS, SN_CROSS_ENTROPY_TARGETS, SN_CROSS_ENTROPY_PARTS,
-    SN_CROSS_ENTROPY_DLOGITS = 0, SN_CROSS_ENTROPY_ROW_LOSS, SN_CROSS_ENTROPY_ROW_Z
+    SN_CROSS_ENTROPY_DLOGITS = 0, SN_CROSS_ENTROPY_ROW_LOSS, SN_CROSS_ENTROPY_ROW_Z,
+    SN_CROSS_ENTROPY_ROW_AHEAD
 };
 enum { SN_CE_PART_LOGITS, SN_CE_PART_TARGETS, SN_CE_PART_PART = 0 };
 enum { SN_TRANSPOSE_X, SN_TRANSPOSE_Y = 0 };

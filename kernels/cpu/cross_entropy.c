@@ -69,6 +69,19 @@ static struct row row_merged(const struct sn_args *a, int64_t r)
     return (struct row){(double)max + log(sum), chosen};
 }
 
+/* Words here that somebody who takes the likeliest takes before the target: no number is behind one. */
+static int64_t words_ahead(const struct sn_args *a, int64_t r, float chosen, float *wide)
+{
+    int64_t target = sn_ce_target(a, r) - a->attr.vocab.first, words = sn_ce_words(a), ahead = 0;
+    for (int64_t c = 0; c < words; c += SN_CE_PIECE) {
+        int64_t n = words - c < SN_CE_PIECE ? words - c : SN_CE_PIECE;
+        const float *v = sn_ce_logits(a, r, c, n, wide);
+        for (int64_t i = 0; i < n; i++)
+            ahead += !(v[i] < chosen || (v[i] == chosen && c + i >= target));
+    }
+    return ahead;
+}
+
 /* lse in two floats: their sum is it to twice the precision. Not inlined: gcc copies it for each
  * storage type and then vectorises one of the copies. */
 static __attribute__((noinline)) void gradient_piece(const float *v, int64_t n, const float lse[2],
@@ -124,6 +137,8 @@ static void row_of_nothing(const struct sn_args *a, int64_t r)
     *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_LOSS], r) = 0.0f;
     if (a->out[SN_CROSS_ENTROPY_ROW_Z].p)
         *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_Z], r) = 0.0f;
+    if (a->out[SN_CROSS_ENTROPY_ROW_AHEAD].p)
+        *(float *)sn_mat_row(&a->out[SN_CROSS_ENTROPY_ROW_AHEAD], r) = 0.0f;
     if (dx->p)
         memset(sn_mat_row(dx, r), 0, (size_t)dx->cols * sn_dtype_size(dx->dtype));
 }
@@ -132,7 +147,8 @@ SN_KERNEL(sn_cross_entropy)
 {
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
                         *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS],
-                        *squares = &a->out[SN_CROSS_ENTROPY_ROW_Z];
+                        *squares = &a->out[SN_CROSS_ENTROPY_ROW_Z],
+                        *ahead = &a->out[SN_CROSS_ENTROPY_ROW_AHEAD];
     struct sn_scalars *s = a->scalars;
     float scale = (float)((double)s->loss_scale / s->targets_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -146,6 +162,8 @@ SN_KERNEL(sn_cross_entropy)
         *(float *)sn_mat_row(losses, r) = (float)(row.lse - (double)row.chosen);
         if (squares->p)
             *(float *)sn_mat_row(squares, r) = (float)(row.lse * row.lse);
+        if (ahead->p)
+            *(float *)sn_mat_row(ahead, r) = (float)words_ahead(a, r, row.chosen, wide);
         if (a->out[SN_CROSS_ENTROPY_DLOGITS].p)
             row_gradient(a, r, row.lse, scale, wide);
     }

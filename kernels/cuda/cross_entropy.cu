@@ -73,13 +73,36 @@ static __device__ __forceinline__ void put_row(const struct sn_args &a, int64_t 
         ((float *)squares.p)[r * squares.ld] = square;
 }
 
+/* For all threads of the block: words here that are taken before the target, as on the processor. */
+template <class A>
+static __device__ void put_ahead(const struct sn_args &a, int64_t r, float chosen, double *room)
+{
+    enum { N = A::N };
+    const struct sn_mat &ahead = a.out[SN_CROSS_ENTROPY_ROW_AHEAD];
+    int64_t target = sn_ce_target(a, r) - a.attr.vocab.first, words = sn_ce_words(a), n = 0;
+    for (int64_t c = (int64_t)threadIdx.x * N; c < words; c += (int64_t)blockDim.x * N) {
+        float v[N];
+        A::load(a.in[SN_CROSS_ENTROPY_LOGITS], r, c, v);
+        for (int i = 0; i < N && c + i < words; i++) {
+            float x = sn_ce_capped(v[i], a.attr.vocab.cap);
+            n += !(x < chosen || (x == chosen && c + i >= target));
+        }
+    }
+    double all = sn_row_sum((double)n, room);
+    if (threadIdx.x == 0)
+        ((float *)ahead.p)[r * ahead.ld] = (float)all;
+}
+
 template <class A>
 static __device__ __forceinline__ void row_of_nothing(const struct sn_args &a, int64_t r)
 {
     enum { N = A::N };
     const float zero[N] = {0};
+    const struct sn_mat &ahead = a.out[SN_CROSS_ENTROPY_ROW_AHEAD];
     if (threadIdx.x == 0)
         put_row(a, r, 0.0f, 0.0f);
+    if (threadIdx.x == 0 && ahead.p)
+        ((float *)ahead.p)[r * ahead.ld] = 0.0f;
     if (!a.out[SN_CROSS_ENTROPY_DLOGITS].p)
         return;
     for (int64_t c = (int64_t)threadIdx.x * N; c < a.in[SN_CROSS_ENTROPY_LOGITS].cols;
@@ -111,6 +134,8 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) cross_entropy(const stru
         }
         if (threadIdx.x == 0)
             put_row(a, r, (float)(row.lse - (double)row.chosen), (float)(row.lse * row.lse));
+        if (a.out[SN_CROSS_ENTROPY_ROW_AHEAD].p)
+            put_ahead<A>(a, r, row.chosen, sum_room);
         __syncthreads(); /* dlogits may take the place of the logits: the target has been read */
         if (a.out[SN_CROSS_ENTROPY_DLOGITS].p)
             gradient<A>(a, r, row.lse, target);

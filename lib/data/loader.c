@@ -12,6 +12,16 @@ int sn_loader_first(const struct sn_loader *l, int micro)
     return (micro * l->ranks + l->rank) * l->sequences;
 }
 
+void sn_loader_spread(const struct sn_loader *l, int64_t row)
+{
+    int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = sn_position(&l->place, l->place.context_rank, i);
+        l->ids[row * rows + i] = l->whole[at];
+        l->targets[row * rows + i] = l->whole[seq + at];
+    }
+}
+
 /* A row of the buffers, and what goes there. */
 struct row {
     int64_t row, sample;
@@ -29,11 +39,8 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     sn_sample_targets(l->config, d, w.sample, all_targets);
     if (l->starts)
         sn_sample_starts(l->config, d, w.sample, w.length, l->starts + w.row * seq);
-    for (int64_t i = 0; i < rows && rows < seq; i++) {
-        int64_t at = sn_position(&l->place, l->place.context_rank, i);
-        ids[i] = l->whole[at];
-        targets[i] = l->whole[seq + at];
-    }
+    if (rows < seq)
+        sn_loader_spread(l, w.row);
     return SN_OK;
 }
 

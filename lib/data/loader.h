@@ -40,5 +40,7 @@ struct sn_sample_count sn_loader_count(const struct sn_loader *l, int set, int64
  * `end` count: the others have no targets (SN_NO_TARGET). There is at least one sample before `end`. */
 enum sn_status sn_loader_range(const struct sn_loader *l, int set, int64_t first, int64_t end,
                                struct sn_err *err);
+/* The sample in l->whole, S ids and S targets, becomes that of a row of the batch: what of it is here. */
+void sn_loader_spread(const struct sn_loader *l, int64_t row);
 
 #endif

@@ -339,6 +339,8 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     j->ops = env->ops;
     j->threads = env->threads;
     j->dtype = c->train.precision;
+    j->scores = env->scores;
+    j->row_scores = -1;
     SN_TRY(place_rank(j, env->rank, err));
     j->held = sn_config_holding(c);
     j->rows = sn_config_tokens(c);

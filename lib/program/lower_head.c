@@ -70,13 +70,30 @@ static struct sn_view parts_of_all(const struct head *h, int logits, struct sn_v
     return sn_parts_of_all(h->e, part, h->cut.give, h->n->point);
 }
 
+/* Where the losses of rows go, and how many words are likelier: of all rows where somebody asks. */
+static void row_results(const struct head *h, struct sn_op *op, int64_t row, int64_t rows)
+{
+    struct sn_program *p = h->e->p;
+    const struct sn_job *j = h->e->job;
+    if (!j->scores || h->e->train) {
+        int losses =
+            sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_loss.%lld", (long long)row);
+        op->out[SN_CROSS_ENTROPY_ROW_LOSS] = sn_view_all(p, losses);
+        return;
+    }
+    struct sn_view of_rows = sn_view_rows(p, j->row_scores, row, rows);
+    op->out[SN_CROSS_ENTROPY_ROW_LOSS] = of_rows;
+    op->out[SN_CROSS_ENTROPY_ROW_LOSS].cols = 1;
+    op->out[SN_CROSS_ENTROPY_ROW_AHEAD] = op->out[SN_CROSS_ENTROPY_ROW_LOSS];
+    op->out[SN_CROSS_ENTROPY_ROW_AHEAD].offset += 1;
+}
+
 static void block(const struct head *h, int64_t row, int64_t rows)
 {
     struct sn_program *p = h->e->p;
     struct sn_job *j = h->e->job;
     int logits =
         sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "logits.%lld", (long long)row);
-    int losses = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_loss.%lld", (long long)row);
     struct sn_view x = sn_view_rows(p, h->x.buf, row, rows);
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
     op->in[SN_GEMM_A] = x;
@@ -95,7 +112,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->in[SN_CROSS_ENTROPY_TARGETS] = targets;
     op->in[SN_CROSS_ENTROPY_PARTS] = parts;
     op->out[SN_CROSS_ENTROPY_DLOGITS] = grads ? sn_view_all(p, dlogits) : sn_no_view;
-    op->out[SN_CROSS_ENTROPY_ROW_LOSS] = sn_view_all(p, losses);
+    row_results(h, op, row, rows);
     if (h->attr.vocab.z_loss != 0)
         op->out[SN_CROSS_ENTROPY_ROW_Z] = sn_view_all(
             p, sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, rows, 1, "row_z.%lld", (long long)row));
@@ -157,6 +174,11 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
         return;
     }
     int64_t rows = h.x.rows;
+    if (e->job->scores && !e->train) {
+        e->job->row_scores = sn_buffer_add(e->p, SN_CLASS_TEMP, SN_F32, rows, 2, "row_scores");
+        if (!e->p->failed)
+            e->p->bufs[e->job->row_scores].kept = true; /* read when the program has run */
+    }
     if (e->train && !e->p->failed && e->p->bufs[h.x.buf].needs_grad) {
         h.dx = sn_exact_gradient(e, h.x.buf);
         sn_grad_set(e, h.x.buf, sn_view_all(e->p, h.dx));

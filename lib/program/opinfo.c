@@ -171,7 +171,8 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"logits"}, {"targets"}, {"parts", OPT}},
         .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}},
                 {"row_loss"},
-                {"row_z", OPT}},
+                {"row_z", OPT},
+                {"row_ahead", OPT}},
         .cost = SN_COST_LOSS},
     [SN_OP_CE_PART] = {
         .in = {{"logits"}, {"targets"}},

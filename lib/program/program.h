@@ -349,7 +349,10 @@ struct sn_job {
     int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
-    int logits;                         /* buffer of `generate`: fp32 logits of the row asked for */
+    int logits;     /* buffer of `generate`: fp32 logits of the row asked for */
+    bool scores;    /* sn_job_env */
+    int row_scores; /* buffer of `evaluate` where it scores and has the head, else -1: [T, 2] fp32,
+                       each row's loss and how many words here are likelier (CROSS_ENTROPY) */
     /* -1 without experts: */
     int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose */
     int agreed;      /* [1, sn_agree_words] fp64: what the ranks sum at its end */
@@ -376,7 +379,8 @@ struct sn_job_env {
     const struct sn_model *model;
     const struct sn_ops *ops;
     int threads;
-    int rank; /* in the grid */
+    int rank;    /* in the grid */
+    bool scores; /* `evaluate` keeps what each row gives (row_scores) */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
 /* The train program alone, live ranges but no offsets of temporaries: its text can be read, not

@@ -147,7 +147,8 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
     if (t->state.scalars.step == 0 && !c->train.init_from[0])
         return sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
                        c->path);
-    *tokenizer = t->state.tokenizer;
+    if (t->env.comm->rank == 0)
+        *tokenizer = t->state.tokenizer;
     return SN_OK;
 }
 

@@ -25,7 +25,7 @@
 
 /* --- start ----------------------------------------------------------------------------------- */
 
-static struct sn_loader loader_of(const struct sn_trainer *t, const struct sn_corpus *corpus)
+struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_corpus *corpus)
 {
     const struct sn_config *c = t->env.config;
     return (struct sn_loader){
@@ -67,7 +67,8 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
-    struct sn_job_env env = {c, t->model, t->env.ops, t->env.threads, t->env.comm->rank};
+    struct sn_job_env env = {
+        c, t->model, t->env.ops, t->env.threads, t->env.comm->rank, t->env.scores};
     SN_TRY(sn_job_create(&t->job, &env, err));
     t->batch = sn_batch_sizes(&c->train) - 1;
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
@@ -317,8 +318,8 @@ static enum sn_status open_sets(struct sn_trainer *t, bool validates, struct sn_
     if (validates)
         SN_TRY(sn_corpus_open_valid(&t->valid_data, c, checks_data(t), err));
     SN_TRY(sn_data_fit_of(&t->fit, c, &t->train_data, &t->valid_data, err));
-    t->train = loader_of(t, &t->train_data);
-    t->valid = loader_of(t, &t->valid_data);
+    t->train = sn_trainer_loader(t, &t->train_data);
+    t->valid = sn_trainer_loader(t, &t->valid_data);
     SN_TRY(sn_trainer_check_evaluation(t, err));
     return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
                                      : SN_OK;

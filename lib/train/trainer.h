@@ -41,6 +41,7 @@ struct sn_trainer_env {
     uint64_t certificate;       /* that the programs have to have (sn_certificate); 0: any */
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
+    bool scores;                   /* sn_trainer_score will follow */
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
     /* Ends the process, when a rank of several is stuck and this one's own thread does not come
      * back (struct sn_solo_env); NULL: abort(), as in tests. */
@@ -79,8 +80,9 @@ const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
 double sn_trainer_stepping(const struct sn_trainer *t);
 struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 
-/* Before sn_trainer_generate, on one rank: load the newest checkpoint. `tokenizer` is that of the
- * run's data, or, where it has no file, becomes the checkpoint's; another one there is SN_EINPUT. */
+/* Before sn_trainer_generate, on one rank, or sn_trainer_score: load the newest checkpoint. `tokenizer` is
+ * that of the run's data, or, where it has no file, becomes the checkpoint's; another one there is SN_EINPUT.
+ * Collective; only rank 0's tokenizer is asked for. */
 enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
                                         struct sn_err *err);
 /* Sampling from it (generate.c). Tokens go to `emit` one by one. */
@@ -98,5 +100,22 @@ struct sn_generate_options {
 };
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err);
+
+/* How likely continuations are (score.c), in a layout whose evaluation sees documents apart. Both calls are
+ * on rank 0 alone: what is asked, of which the memory is borrowed from read until give has returned, and the
+ * answers, one for each request. Collective. */
+struct sn_score_set; /* lib/data/score.h */
+struct sn_score {
+    double logprob; /* sum over its tokens */
+    bool greedy;    /* each was the likeliest, the smallest of such */
+};
+struct sn_score_options {
+    enum sn_status (*read)(void *self, struct sn_score_set *out, struct sn_err *err);
+    enum sn_status (*give)(void *self, const struct sn_score_set *s, const struct sn_score *scores,
+                           struct sn_err *err);
+    void *self;
+};
+enum sn_status sn_trainer_score(struct sn_trainer *t, const struct sn_score_options *o,
+                                struct sn_err *err);
 
 #endif

@@ -217,6 +217,7 @@ void sn_trainer_record_close(struct sn_trainer *t);
 
 /* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what
  * follows. */
+struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_corpus *corpus);
 enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err);
 enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err);
 

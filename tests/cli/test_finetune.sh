@@ -43,7 +43,7 @@ cp "$here/tests/unit/fixtures/chat/chatml.jinja" hub/base/chat_template.jinja
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >chats.jsonl
 
 # The page: blocks of YAML are files, indented lines of commands are run in their order.
-awk '/^```yaml/ { getline name; sub(/^# /, "", name); inside = 1; next }
+awk '/^```(yaml|json)/ { getline name; sub(/^# /, "", name); inside = 1; next }
      /^```/ { inside = 0 }
      inside { print > name }
      /^    (sennit-|cp )/ { sub(/ +#.*/, ""); print > "commands" }' "$here/docs/FINETUNE.md"
@@ -63,7 +63,7 @@ while read -r line; do
     sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
     esac
 done <commands
-is "commands of the page" "$(wc -l <commands | tr -d ' ')" 13
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 14
 ok "the tokenizer goes along with the merged weights" cmp hub/base/tokenizer.json hub/merged/tokenizer.json
 is "files of the page" "$(ls lora.yaml tune.yaml | wc -l | tr -d ' ')" 2
 

@@ -146,11 +146,77 @@ static void a_row_without_a_target_counts_nothing(enum sn_dtype t, bool parts)
     kt_free(&k);
 }
 
+static double ahead_of(const struct sn_mat *x, int64_t r, int64_t first, int64_t n, int64_t target)
+{
+    double chosen = kt_get(x, r, target), ahead = 0;
+    for (int64_t c = first; c < first + n; c++)
+        ahead += kt_get(x, r, c) > chosen || (kt_get(x, r, c) == chosen && c < target);
+    return ahead;
+}
+
+/* Small whole numbers, so that many are equal. The same of two ranks' words, of which each counts its own. */
+static void words_ahead_of_the_target_are_counted(enum sn_dtype t)
+{
+    enum { ROWS = 9, COLS = 70 };
+    struct kt k = {.magnitude = 1e-6}, half[2] = {{.magnitude = 1e-6}, {.magnitude = 1e-6}};
+    struct sn_mat *x = kt_in(&k, 0, (struct kt_shape){t, ROWS, COLS, 0});
+    struct sn_mat *targets = kt_in(&k, 1, (struct kt_shape){SN_I32, ROWS, 1, 0});
+    for (int64_t r = 0; r < ROWS; r++) {
+        kt_set(targets, r, 0, r == 4 ? SN_NO_TARGET : (double)(r * 29 % COLS));
+        for (int64_t c = 0; c < COLS; c++)
+            kt_set(x, r, c, (double)((r * 31 + c * c * 7) % 11));
+    }
+    kt_set(x, 7, 3, NAN);
+    k.scalars = (struct sn_scalars){.targets_in_step = tokens, .loss_scale = 1};
+    kt_out(&k, 1, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+    kt_out(&k, 3, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+    bool good = kt_run(&k, sn_ops_cpu(), SN_OP_CROSS_ENTROPY, 2);
+    for (int64_t r = 0; r < ROWS; r++) {
+        double want = r == 4   ? 0
+                      : r == 7 ? ahead_of(x, r, 0, COLS, 7 * 29 % COLS) + 1
+                               : ahead_of(x, r, 0, COLS, r * 29 % COLS);
+        good = good && kt_get(&k.a.out[3], r, 0) == want;
+    }
+    tap_ok(good, "%s: words ahead of the target are counted, a NaN among them", sn_dtype_name(t));
+    for (int p = 0; p < 2; p++) {
+        struct kt *h = &half[p];
+        struct sn_mat *y = kt_in(h, 0, (struct kt_shape){t, ROWS, COLS / 2, 0});
+        struct sn_mat *to = kt_in(h, 1, (struct kt_shape){SN_I32, ROWS, 1, 0});
+        struct sn_mat *parts = kt_in(h, 2, (struct kt_shape){SN_F32, 2 * ROWS, 3, 0});
+        h->a.attr.vocab.first = (int32_t)(p * COLS / 2);
+        h->a.attr.vocab.words = COLS;
+        h->scalars = k.scalars;
+        for (int64_t r = 0; r < ROWS; r++) {
+            int64_t target = r * 29 % COLS;
+            kt_set(to, r, 0, kt_get(targets, r, 0));
+            for (int64_t c = 0; c < COLS / 2; c++)
+                kt_set(y, r, c, kt_get(x, r, c + p * COLS / 2));
+            for (int64_t q = 0; q < 2; q++) {
+                kt_set(parts, q * ROWS + r, 0, 10);
+                kt_set(parts, q * ROWS + r, 1, 1);
+                kt_set(parts, q * ROWS + r, 2, target / (COLS / 2) == q ? kt_get(x, r, target) : 0);
+            }
+        }
+        kt_out(h, 1, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+        kt_out(h, 3, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+        good = good && kt_run(h, sn_ops_cpu(), SN_OP_CROSS_ENTROPY, 2);
+    }
+    for (int64_t r = 0; r < ROWS; r++)
+        good = good && kt_get(&half[0].a.out[3], r, 0) + kt_get(&half[1].a.out[3], r, 0) ==
+                           kt_get(&k.a.out[3], r, 0);
+    tap_ok(good, "%s: two ranks count their own words", sn_dtype_name(t));
+    kt_free(&k);
+    kt_free(&half[0]);
+    kt_free(&half[1]);
+}
+
 int main(void)
 {
     all_shapes_are_right(SN_F32);
     all_shapes_are_right(SN_BF16);
     all_shapes_are_right(SN_F16);
+    words_ahead_of_the_target_are_counted(SN_F32);
+    words_ahead_of_the_target_are_counted(SN_BF16);
     extreme_logits_are_harmless();
     a_row_without_a_target_counts_nothing(SN_F32, false);
     a_row_without_a_target_counts_nothing(SN_BF16, false);
