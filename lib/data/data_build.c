@@ -199,7 +199,10 @@ static enum sn_status take_decimal(struct builder *b, struct sn_err *err)
             b->is_left_out = true;
         } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
             if (b->is_left_out && !b->in_number)
-                return no_digit(b, c, err); /* a '-' with nothing behind it */
+                return sn_fail(err, SN_EINPUT,
+                               "%s:%lld:%lld: a '-' with no token behind it; write it before a "
+                               "token that does not count",
+                               b->name, (long long)b->line, (long long)(b->column - 1));
             SN_TRY(end_number(b, err));
             SN_TRY(cut_before(b, c, err));
         } else {

@@ -23,8 +23,12 @@ static const struct {
     size_t n;
     const char *what, *instead;
 } other[] = {
-    {"PAR1", 4, "a parquet file", "write its text column to a file, or its tokens as numbers"},
-    {"ARROW1", 6, "an arrow file", "write its text column to a file, or its tokens as numbers"},
+    {"PAR1", 4, "a parquet file",
+     "write it as JSON lines (in Python: pandas.read_parquet(FILE).to_json(OUT, orient='records', "
+     "lines=True))"},
+    {"ARROW1", 6, "an arrow file",
+     "write it as JSON lines (in Python: pandas.read_feather(FILE).to_json(OUT, orient='records', "
+     "lines=True))"},
     {"\x93NUMPY", 6, "a numpy file", "write the array with tofile, which has no header"},
     {"\x89HDF\r\n", 6, "an HDF5 file", "write what is in it to a file of text or of numbers"},
     {"%PDF-", 5, "a PDF", "take its text out first (pdftotext)"},

@@ -43,6 +43,13 @@ static bool is_text_name(const char *name, bool *is_json)
     return *is_json || ends_with(name, len, ".txt") || ends_with(name, len, ".md");
 }
 
+/* Does it hold texts that are not read? Left out in silence they would be missed. */
+static bool is_other_name(const char *name)
+{
+    size_t len = strlen(name);
+    return ends_with(name, len, ".parquet") || ends_with(name, len, ".arrow");
+}
+
 static enum sn_status no_memory(const char *path, struct sn_err *err)
 {
     return sn_fail(err, SN_ENOMEM, "%s: no memory for its name", path);
@@ -92,6 +99,11 @@ static enum sn_status add_path(struct sn_texts_list *l, const char *path, int de
     bool is_json;
     if (stat(path, &id) != 0)
         return sn_fail(err, SN_EINPUT, "%s: cannot be read (%s)", path, strerror(errno));
+    if (!S_ISDIR(id.st_mode) && !named && is_other_name(path))
+        return sn_fail(err, SN_EINPUT,
+                       "%s: such files are not read; write it as JSON lines, or name the files of the "
+                       "directory that are meant",
+                       path);
     if (!S_ISDIR(id.st_mode))
         return named || is_text_name(path, &is_json) ? add_file(l, path, id.st_size, err) : SN_OK;
     if (depth > DEPTH)

@@ -111,6 +111,18 @@ fails "half a token" 2 "accent: 5 bytes are no whole number of u16 tokens (2 byt
     build --tokens accent --tokens-dtype u16 -o no
 fails "binary tokens outside the vocabulary" 2 "t16.bin: byte 18: token 3 is outside the vocabulary 0 .. 2; check --tokens-dtype and --vocab" \
     build --tokens t16.bin --tokens-dtype u16 -o no --vocab 3
+printf '1 -2 -\n' >minus
+fails "a minus alone" 2 "minus:1:6: a '-' with no token behind it; write it before a token that does not count" build --tokens minus --masked -o no
+printf '1 --2' >minus
+fails "two of them" 2 "minus:1:4: '-' is no digit; want decimal tokens with blanks between them, or name a binary type with --tokens-dtype" \
+    build --tokens minus --masked -o no
+printf '1 -2' >minus
+fails "a minus where no mask is wanted" 2 "minus:1:3: '-' is no digit; want decimal tokens with blanks between them, or name a binary type with --tokens-dtype" \
+    build --tokens minus -o no
+fails "a mask of text" 2 "sennit-data build: --masked is for decimal --tokens; leave it out" build --text text --masked -o no
+fails "a mask of binary tokens" 2 "sennit-data build: --masked is for decimal --tokens; leave it out" \
+    build --tokens t16.bin --tokens-dtype u16 --masked -o no
+ok "and no file is left" test ! -e no.mask
 fails "a missing file" 2 "absent: there is no such file; check the name" build --text text absent -o no
 fails "a folder" 2 "folder: this is a folder; name a file" build --text folder -o no
 fails "an empty file" 2 "empty: no tokens in it; name a file that is not empty" build --text empty -o no

@@ -63,4 +63,34 @@ run mpi 2 "$train" "$tmp/words.yaml"
 is "tokens outside the vocabulary: exit 2" "$rc" 2
 like "the first of them is told" "$err" 'tok.bin: byte [0-9]*: token [0-9]* is 1[0-9][0-9], outside the vocabulary 0 .. 99; raise model.vocab'
 ok "before the first step" test ! -s "$tmp/words/metrics.jsonl"
+
+# --- masks by which nothing counts ----------------------------------------------------------------
+# 24 sequences of 16 in which nothing counts, then 8 in which all does.
+awk 'BEGIN { for (i = 0; i < 513; i++) print (i < 385 ? "-" : "") 65 + i % 26 }' >"$tmp/late.txt"
+awk 'BEGIN { for (i = 0; i < 513; i++) print "-" 65 + i % 26 }' >"$tmp/never.txt"
+for set in late never; do
+    run "$BUILD/bin/sennit-data" build --tokens "$tmp/$set.txt" --masked --vocab 256 -o "$tmp/$set"
+done
+masked() { # name train valid [sed script]
+    sed "s|^data: .*|data: {train: $tmp/$2, valid: $tmp/$3, loss: mask, order: sequential}|; s|tok-valid|late|; s|$tmp/one|$tmp/$1|
+        s|eval_sequences: 7|eval_sequences: 30|; ${4-}" "$tmp/one.yaml" >"$tmp/$1.yaml"
+}
+masked late late late
+masked late2 late late 's/micro_batch: 1/data: 2, micro_batch: 3/'
+run "$train" "$tmp/late.yaml"
+is "batches in which nothing counts: exit 0" "$rc" 0
+is "that is said once" "$(printf '%s\n' "$err" | grep -c 'step [0-9]*: the batch has nothing to predict: its loss is 0')" 1
+is "their loss is 0, and only theirs" "$(metric loss "$tmp/late/metrics.jsonl" | awk '{ printf "%s ", ($1 == 0) ? "none" : "some" }')" "none none some none some "
+run mpi 2 "$train" "$tmp/late2.yaml"
+metric loss "$tmp/late/metrics.jsonl" >"$tmp/late.loss"
+metric loss "$tmp/late2/metrics.jsonl" >"$tmp/late2.loss"
+within "two ranks have the losses of one" "$(worst "$tmp/late2.loss" "$tmp/late.loss")" 1e-5
+masked never never late
+run "$train" "$tmp/never.yaml"
+is "a mask by which no token counts: exit 2" "$rc" 2
+like "is refused" "$err" 'data.loss: by the mask of .*/never no token counts; write another, or set data.loss: all'
+masked few late late 's/eval_sequences: 30/eval_sequences: 5/'
+run "$train" "$tmp/few.yaml"
+is "an evaluation in which nothing counts: exit 2" "$rc" 2
+like "is refused before the first step" "$err" 'data.valid: .*/late has nothing to predict in the 5 sequences of an evaluation; want more train.eval_sequences, or other data'
 tap_done
