@@ -224,12 +224,30 @@ static void json_mfu(struct sn_str *out, const struct sn_plan_row *r)
     sn_str_add(out, ", ");
 }
 
+/* Where a trainer's steps were measured: what nine in ten of them would say of this one. */
+static void json_accuracy(struct sn_str *out, const struct sn_plan_row *r)
+{
+    const struct sn_software *s = r->software;
+    char why[192];
+    if (s->low == 0)
+        return;
+    sn_str_add(out, "\"step_time_low_s\": %.9g, \"step_time_high_s\": %.9g, \"extrapolated\": ",
+               s->low * r->plan->step_time, s->high * r->plan->step_time);
+    if (sn_software_extrapolates(why, sizeof(why), s, r->plan->ranks, r->model->hidden,
+                                 r->model->seq))
+        sn_str_add_json(out, why);
+    else
+        sn_str_add(out, "null");
+    sn_str_add(out, ", ");
+}
+
 void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
 {
     const struct sn_plan *p = r->plan;
     json_layout(out, r->layout);
     sn_str_add(out, "\"parameters\": %lld, \"step_time_s\": %.9g, ", (long long)r->parameters,
                p->step_time);
+    json_accuracy(out, r);
     json_mfu(out, r);
     sn_str_add(out, "\"tokens_per_s\": %.9g, \"fits\": %s, ", p->tokens_per_s,
                p->memory.total <= r->limit ? "true" : "false");

@@ -12,6 +12,7 @@ struct sn_plan_row {
     const struct sn_plan *ramp; /* as in struct sn_plan_report, */
     const struct sn_job *job;   /* and whose; of a search NULL */
     const struct sn_layout_config *layout;
+    const struct sn_model_config *model;
     const struct sn_machine *machine;
     const struct sn_software *software;
     int64_t parameters, limit;        /* of the model; bytes that a rank may fill */

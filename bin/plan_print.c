@@ -103,6 +103,23 @@ static void time_row(const char *what, const char *axis, double seconds, double 
     (void)printf("  %-17s %11s  %5.1f %%\n", name, duration(time, seconds), 100 * seconds / step);
 }
 
+/* How far a published trainer's steps were from those planned. */
+static void text_accuracy(const struct sn_plan_report *r)
+{
+    const struct sn_software *s = r->pricer->software;
+    const struct sn_config *c = r->stages->job[0]->config;
+    char low[16], high[16], why[192];
+    if (s->low == 0)
+        return;
+    (void)printf("nine in ten of this trainer's measured steps, none of them fitted to, were %.3g "
+                 "to %.3g times those planned: %s to %s\n",
+                 s->low, s->high, duration(low, s->low * r->plan->step_time),
+                 duration(high, s->high * r->plan->step_time));
+    if (sn_software_extrapolates(why, sizeof(why), s, r->plan->ranks, c->model.hidden,
+                                 c->model.seq))
+        (void)printf("extrapolated: %s\n", why);
+}
+
 static void text_time(const struct sn_plan_report *r)
 {
     const struct sn_plan *p = r->plan;
@@ -118,6 +135,7 @@ static void text_time(const struct sn_plan_report *r)
     (void)printf("step: %s, %.6g tokens/s, MFU %.1f %% (%.1f %% by 6N + 12LCT)%s%s\n",
                  duration(time, p->step_time), p->tokens_per_s, 100 * p->mfu, 100 * p->mfu_uncausal,
                  note ? "; " : "", note ? note : "");
+    text_accuracy(r);
     if (r->stages->n == 1)
         (void)printf("time of a rank\n");
     else
@@ -333,6 +351,7 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
                                               .ramp = r->ramp,
                                               .job = j,
                                               .layout = &j->config->layout,
+                                              .model = &j->config->model,
                                               .machine = r->pricer->machine,
                                               .software = r->pricer->software,
                                               .parameters = sn_model_param_count(j->model),

@@ -250,6 +250,7 @@ static void json_row(struct sn_str *out, const struct sn_search_want *w, const s
         loses(&why, &f->plan, best);
     sn_plan_json(out, &(struct sn_plan_row){.plan = &f->plan,
                                             .layout = &f->layout,
+                                            .model = &w->config->model,
                                             .machine = w->machine,
                                             .software = w->software,
                                             .parameters = parameters,

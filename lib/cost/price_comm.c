@@ -42,6 +42,15 @@ static const struct sn_level *level(const struct sn_pricer *p, int i)
     return &p->machine->level[i];
 }
 
+/* By how much longer messages of level i take than in a job of one node: with every further node
+ * more groups meet on the links above them (software.h). */
+static double spread(const struct sn_pricer *p, int i, enum sn_axis axis)
+{
+    int64_t below = i > 0 ? level(p, i - 1)->ranks : 0, ranks = sn_grid_ranks(&p->grid);
+    double others = below > 0 ? (double)((ranks + below - 1) / below - 1) : 0;
+    return 1 + p->software->per_node[axis] * others;
+}
+
 /* What one member can send at level i to `others` others, when `sharing` devices of its domain
  * below do the same. */
 static double rate(const struct sn_pricer *p, int i, int others, int sharing, enum sn_axis axis)
@@ -52,7 +61,7 @@ static double rate(const struct sn_pricer *p, int i, int others, int sharing, en
         rate = l->peer * others;
     if (l->domain > 0 && l->domain / sharing < rate)
         rate = l->domain / sharing;
-    return rate * or_one(l->efficiency) * p->software->bandwidth[axis];
+    return rate * or_one(l->efficiency) * p->software->bandwidth[axis] / spread(p, i, axis);
 }
 
 /* 1 + sqrt(h/S) */

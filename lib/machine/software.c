@@ -8,6 +8,7 @@
 #include "lib/layout/grid.h"
 #include "lib/machine/fields.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const attentions[] = {"flash2", "flash1", "fused", "torch", NULL};
@@ -39,6 +40,10 @@ _Static_assert(SN_NAXES <= 8, "struct sn_software has a factor for each axis");
            "Factor on the latency of this axis."),
 #define BANDWIDTH(ID, axis, ...)                                                                   \
     FACTOR("communication.bandwidth." #axis, bandwidth[SN_AXIS_##ID], "Factor on its bandwidth."),
+#define PER_NODE(ID, axis, ...)                                                                    \
+    NUMBER("communication.per_node." #axis, per_node[SN_AXIS_##ID], 10, NULL,                      \
+           "Part by which each node of the job beside the first lengthens what its messages take " \
+           "between nodes."),
 #define HIDDEN(ID, axis, ...)                                                                      \
     NUMBER("communication.hidden." #axis, hidden[SN_AXIS_##ID], 1, NULL,                           \
            "Part of its exposed time that computing hides although our program would wait; 0: as " \
@@ -75,9 +80,13 @@ static const struct sn_key rows[] = {
     SN_AXES(LATENCY)
     MAP("communication.bandwidth"),
     SN_AXES(BANDWIDTH)
+    MAP("communication.per_node"),
+    SN_AXES(PER_NODE)
     MAP("communication.hidden"),
     SN_AXES(HIDDEN)
     FLAG("communication.data_overlaps", data_overlaps, "true", "Else gradients are reduced after the last backward."),
+    NUMBER("communication.late", late, 100, "s", "By which a billion parameters of a rank are reduced later for each node of their group beside the first."),
+    NUMBER("communication.late_full", late_full, 100, "s", "The same for each node of the job beside the first, times 4 times the part of the device's memory that is full beyond three quarters."),
     NUMBER("communication.grad_wire_bytes", grad_wire_bytes, 16, "B", "An element of reduced gradients; 0: as compiled."),
     FLAG("communication.logits_gathered", logits_gathered, "false", "The head's logits are whole on every tensor rank."),
     MAP("memory"),
@@ -94,6 +103,15 @@ static const struct sn_key rows[] = {
     NUMBER("memory.fixed_bytes", fixed_bytes, 1e15L, "B", "Of each rank, beside the rest."),
     {.name = "memory.cutoff", .type = SN_KEY_FLOAT, .offset = offsetof(struct sn_software, memory_cutoff),
      .sentence = "Part of the device's memory that is usable.", .min = 0.01L, .max = 1, .value = "1"},
+    MAP("accuracy"),
+    NUMBER("accuracy.low", low, 1, NULL, "Measured over planned step: nine in ten of the steps that no constant was fitted to are at least that; 0: not known."),
+    NUMBER("accuracy.high", high, 1000, NULL, "And at most that."),
+    NUMBER("accuracy.devices_least", devices_least, 1e9L, NULL, "Fewest devices of the steps that were measured."),
+    NUMBER("accuracy.devices_most", devices_most, 1e9L, NULL, "Most devices."),
+    NUMBER("accuracy.hidden_least", hidden_least, 1e9L, NULL, "Least width of their models."),
+    NUMBER("accuracy.hidden_most", hidden_most, 1e9L, NULL, "Greatest width."),
+    NUMBER("accuracy.seq_least", seq_least, 1e9L, "tokens", "Shortest sequences."),
+    NUMBER("accuracy.seq_most", seq_most, 1e9L, "tokens", "Longest sequences."),
 };
 /* clang-format on */
 
@@ -116,6 +134,27 @@ const char *sn_software_mfu_note(const struct sn_software *s, const struct sn_ma
 {
     bool is_ours = strcmp(s->name, "sennit") == 0, is_gpu = m->algorithm == SN_ALGORITHM_RING;
     return is_ours && is_gpu && m->device.n_measured == 0 ? "not measured on a GPU" : NULL;
+}
+
+bool sn_software_extrapolates(char *why, size_t room, const struct sn_software *s, int devices,
+                              int hidden, int seq)
+{
+    const struct {
+        const char *what;
+        double is, least, most;
+    } seen[] = {{"devices", devices, s->devices_least, s->devices_most},
+                {"features", hidden, s->hidden_least, s->hidden_most},
+                {"tokens a sequence", seq, s->seq_least, s->seq_most}};
+    size_t used = 0;
+    why[0] = 0;
+    for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
+        if (seen[i].most == 0 || (seen[i].is >= seen[i].least && seen[i].is <= seen[i].most))
+            continue;
+        int n = snprintf(why + used, room - used, "%s%.0f %s, measured %.0f to %.0f",
+                         used ? "; " : "", seen[i].is, seen[i].what, seen[i].least, seen[i].most);
+        used = n < 0 || (size_t)n >= room - used ? room - 1 : used + (size_t)n;
+    }
+    return used > 0;
 }
 
 enum sn_status sn_software_parse(struct sn_software *out, const char *text, size_t len,

@@ -37,10 +37,16 @@ struct sn_software {
     double stall; /* times of a micro-batch by which a pipeline is longer than its schedule */
     /* --- communication, by axis --- */
     double latency[8], bandwidth[8]; /* factors, index enum sn_axis */
+    double per_node[8]; /* part by which each node of the job beside the first lengthens what
+                           crosses between nodes */
     double hidden[8];   /* part of the axis' exposed time that computing hides although our program
                            would wait; 0: as compiled */
     bool data_overlaps; /* else gradients are reduced after the last
                            backward */
+    /* Seconds that a billion parameters of a rank are reduced later for each node of their group
+     * beside the first; for each node of the job, and for each quarter of the device's memory that
+     * is full beyond three (sim.h). */
+    double late, late_full;
     double grad_wire_bytes; /* an element of reduced gradients; 0: as compiled */
     bool logits_gathered;   /* the head's logits are whole on every tensor rank */
     /* --- memory: bytes --- */
@@ -53,6 +59,10 @@ struct sn_software {
         logits_gathered_bytes; /* a token and word; and more on several tensor ranks */
     double fixed_bytes;
     double memory_cutoff; /* fraction of device memory that is usable */
+    /* --- how good it is --- */
+    double low, high; /* measured over planned, of nine in ten steps that no constant was fitted to;
+                         0: not known */
+    double devices_least, devices_most, hidden_least, hidden_most, seq_least, seq_most; /* seen */
 };
 
 /* The default: sennit. */
@@ -61,6 +71,10 @@ void sn_software_default(struct sn_software *out);
  * trainer on a kind of GPU on which none of its operations were timed; NULL: nothing. A GPU is a
  * device whose collectives are rings (NCCL's): on processors our own trainer sends directly. */
 const char *sn_software_mfu_note(const struct sn_software *s, const struct sn_machine *m);
+/* In what the layout lies outside of what was measured of this trainer: a clause such as "1024
+ * devices, measured 64 to 256"; false: in nothing, or nothing is known of it. */
+bool sn_software_extrapolates(char *why, size_t room, const struct sn_software *s, int devices,
+                              int hidden, int seq);
 enum sn_status sn_software_load(struct sn_software *out, const char *path, struct sn_err *err);
 enum sn_status sn_software_parse(struct sn_software *out, const char *text, size_t len,
                                  const char *path, struct sn_err *err);

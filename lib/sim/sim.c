@@ -162,24 +162,25 @@ static double stall(const struct play *y, const struct sn_pricer *p)
     return y->stages > 1 ? p->software->stall * most / y->board.micros : 0;
 }
 
-static enum sn_status collect(struct sn_sim *out, const struct play *y, const struct sn_pricer *p,
-                              struct sn_err *err)
+static enum sn_status collect(struct sn_sim *out, const struct play *y, const struct sn_stages *of,
+                              const struct sn_pricer *p, struct sn_err *err)
 {
+    double late = sn_sim_late(of, p);
     out->stages = y->stages;
     out->stage = sn_alloc_n((size_t)y->stages, sizeof(*out->stage));
     if (!out->stage)
         return no_memory(y->stages, err);
     for (int i = 0; i < y->stages; i++)
         out->step = y->player[i].clock.now > out->step ? y->player[i].clock.now : out->step;
-    out->step += stall(y, p);
+    out->step += stall(y, p) + late;
     for (int i = 0; i < y->stages; i++) {
         const struct sn_sim_clock *c = &y->player[i].clock;
         struct sn_sim_stage *s = &out->stage[i];
         *s = (struct sn_sim_stage){
             .busy = c->busy, .idle = out->step - c->busy, .update = y->player[i].update};
         for (int a = 0; a < SN_NAXES; a++) {
-            s->exposed[a] = c->exposed[a];
-            s->idle -= c->exposed[a];
+            s->exposed[a] = c->exposed[a] + (a == SN_AXIS_DATA ? late : 0);
+            s->idle -= s->exposed[a];
         }
         if (s->idle < 0 || s->idle < 1e-12 * out->step) /* rounding of a sum */
             s->idle = 0;
@@ -212,7 +213,7 @@ static enum sn_status run(struct sn_sim *out, const struct sn_stages *s, const s
     if (st == SN_EFAIL)
         st = blame(s, err);
     if (st == SN_OK)
-        st = collect(&sim, &y, p, err);
+        st = collect(&sim, &y, s, p, err);
     if (st == SN_OK && ask->events)
         st = collect_events(&sim, &y, err);
     play_fini(&y);

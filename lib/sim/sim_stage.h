@@ -126,4 +126,9 @@ void sn_sim_watch_ended(struct sn_sim_player *g, int op, double begin, double en
 void sn_sim_watch_done(struct sn_sim_player *g);
 bool sn_sim_player_is_done(const struct sn_sim_player *g);
 
+/* Seconds by which reductions over replicas end later, because members come late: by the trainer's
+ * constants (software.h). Every bucket waits for the last of the nodes; where memory is nearly full,
+ * staging buffers are found late. */
+double sn_sim_late(const struct sn_stages *s, const struct sn_pricer *p);
+
 #endif

@@ -97,6 +97,16 @@ like "every rank's gradients cross to the other box" "$out" '"traffic_by_level":
 is "a rank has its library and communicators of tensor, data and world" "$(number library)" $((115 << 20))
 is "it may fill its device" "$(number memory_limit_bytes)" $((1 << 30))
 like "and fits" "$out" '"fits": true'
+on_box 'data: 4, tensor: 2' ', software: {profile: aleph-alpha-2023}'
+run "$plan" "$tmp/run.yaml" --json
+like "another trainer's plan has an interval, and says where nothing was measured" "$out" \
+    '"step_time_low_s": [0-9.]*, "step_time_high_s": [0-9.]*, "extrapolated": "8 devices, measured 64 to 256; 96 features, .*; 64 tokens a sequence, '
+ok "around the planned step" awk -v s="$(number step_time_s)" -v l="$(number step_time_low_s)" -v h="$(number step_time_high_s)" 'BEGIN { exit !(l > 0.8 * s && l < s && h > s && h < 1.3 * s) }'
+printf '%s\n' "$out" >"$tmp/foreign.json"
+run "$BUILD/tests/cli/plan_json" schema docs/plan.schema.json "$tmp/foreign.json"
+is "in the form of the schema$err" "$rc" 0
+run "$plan" "$tmp/run.yaml"
+like "and for people" "$out" '^nine in ten of this trainer.s measured steps, none of them fitted to, were 0.9[0-9]* to 1.[0-9]* times those planned: '
 on_box 'data: 4, tensor: 2' ', memory_fraction: 0.1'
 run "$plan" "$tmp/run.yaml" --json
 is "a fraction of the device" "$(number memory_limit_bytes)" $(((1 << 30) / 10))

@@ -6,7 +6,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/files.h"
 #include "lib/sim/sim.h"
-#include "tests/bench/foreign/fit.h"
+#include "tests/bench/foreign/linear.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -79,10 +79,44 @@ void bench_close(struct bench *b)
     rows_fini(&b->rows);
     for (int i = 0; i < b->n_machines; i++)
         sn_machine_fini(&b->machine[i]);
+    plane_fini(&b->plane);
     sn_free(b->seconds);
     sn_free(b->used);
     sn_free(b->filled);
     sn_free(b->fits);
+}
+
+/* --- keep ------------------------------------------------------------------------------------- */
+
+enum sn_status bench_keep(struct bench *out, const struct bench *b, struct sn_err *err)
+{
+    size_t n = (size_t)b->rows.n + 1;
+    *out = *b;
+    out->seconds = sn_alloc_n(n, sizeof(*out->seconds));
+    out->filled = sn_alloc_n(n, sizeof(*out->filled));
+    out->fits = sn_alloc_n(n, sizeof(*out->fits));
+    out->used = sn_alloc_n(n, sizeof(*out->used));
+    return out->seconds && out->filled && out->fits && out->used
+               ? SN_OK
+               : sn_fail(err, SN_ENOMEM, "no memory for %d rows", b->rows.n);
+}
+
+void bench_keep_used(struct bench *kept, const struct bench *b)
+{
+    for (int i = 0; i < b->rows.n; i++)
+        if (b->used[i]) {
+            kept->seconds[i] = b->seconds[i];
+            kept->filled[i] = b->filled[i];
+            kept->fits[i] = b->fits[i];
+        }
+}
+
+void bench_kept_fini(struct bench *kept)
+{
+    sn_free(kept->seconds);
+    sn_free(kept->filled);
+    sn_free(kept->fits);
+    sn_free(kept->used);
 }
 
 /* --- prices ----------------------------------------------------------------------------------- */
@@ -142,7 +176,9 @@ struct fitting {
     const struct source *s;
     enum fitted what;
     const struct constant *constant[FIT_MAX]; /* of this kind */
+    bool is_factor[FIT_MAX];
     int n;
+    double *seconds; /* of all rows, on the plane */
 };
 
 static void put(const struct fitting *f, const double *x)
@@ -171,28 +207,94 @@ static bool counts(const struct fitting *f, int i)
     return f->b->used[i] && (f->what == OF_MEMORY || f->b->rows.row[i].outcome == ROW_TIMED);
 }
 
+/* What fit.h minimises: of memory as it is, of times on the plane. */
 static enum sn_status residuals(void *arg, const double *x, double *r, struct sn_err *err)
 {
     struct fitting *f = arg;
     struct bench *b = f->b;
     int n = 0;
-    put(f, x);
-    if (f->what == OF_MEMORY)
+    (void)err;
+    if (f->what == OF_MEMORY) {
+        put(f, x);
         bench_memory(b);
-    else
-        SN_TRY(bench_price(b, err));
+    } else
+        plane_read(&b->plane, x, f->seconds);
     for (int i = 0; i < b->rows.n; i++) {
         if (counts(f, i))
             r[n++] = f->what == OF_MEMORY ? memory_residual(b, i)
-                                          : log(b->seconds[i] / b->rows.row[i].seconds);
+                                          : log(f->seconds[i] / b->rows.row[i].seconds);
     }
     return SN_OK;
 }
 
-static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *err)
+/* The times of all rows, used or not, as plane_seconds has it. */
+static enum sn_status all_seconds(void *arg, const double *x, double *seconds, struct sn_err *err)
+{
+    struct fitting *f = arg;
+    struct bench *b = f->b;
+    put(f, x);
+    for (int i = 0; i < b->rows.n; i++) {
+        seconds[i] = 1;
+        if (b->rows.row[i].outcome == ROW_TIMED)
+            SN_TRY(price_row(&seconds[i], b, &b->rows.row[i], err));
+    }
+    return SN_OK;
+}
+
+/* How far the plane is from the times at x, at worst. */
+static enum sn_status misses(double *worst, struct fitting *f, const double *x, struct sn_err *err)
+{
+    struct bench *b = f->b;
+    plane_read(&b->plane, x, f->seconds);
+    put(f, x);
+    SN_TRY(bench_price(b, err));
+    *worst = 0;
+    for (int i = 0; i < b->rows.n; i++)
+        if (counts(f, i))
+            *worst = fmax(*worst, fabs(f->seconds[i] / b->seconds[i] - 1));
+    return SN_OK;
+}
+
+/* From a wide view, in which all rows count, to a narrow one: it has few minima of its own. */
+static enum sn_status narrow(struct fitting *f, struct fit *fit, double *x, double scale,
+                             struct sn_err *err)
+{
+    double cost;
+    for (double wide = 16; f->n > 0 && fit->rows > 0 && wide >= 1; wide /= 4) {
+        fit->scale = wide * scale;
+        SN_TRY(fit_run(fit, x, &cost, err));
+    }
+    put(f, x);
+    return SN_OK;
+}
+
+/* On planes, each laid where the last one led, until one is right where it leads; from the prior
+ * each time. */
+static enum sn_status fit_times(struct fitting *f, struct fit *fit, const double *prior, double *x,
+                                struct sn_err *err)
+{
+    static const double RIGHT = 5e-3;
+    struct plane *p = &f->b->plane;
+    if (p->n == 0) {
+        SN_TRY(plane_create(p, f->n, f->b->rows.n, err));
+        SN_TRY(plane_lay(p, prior, f->is_factor, all_seconds, f, err));
+    }
+    double worst = 1;
+    for (int round = 0; round < 5; round++) {
+        memcpy(x, prior, (size_t)f->n * sizeof(*x));
+        SN_TRY(narrow(f, fit, x, 0.02, err));
+        SN_TRY(misses(&worst, f, x, err));
+        if (worst < RIGHT)
+            return SN_OK;
+        SN_TRY(plane_lay(p, x, f->is_factor, all_seconds, f, err));
+    }
+    return SN_OK;
+}
+
+static enum sn_status fit_kind(struct fitting *f, struct sn_err *err)
 {
     struct fit fit = {.residuals = residuals, .arg = f};
-    double x[FIT_MAX], cost;
+    double x[FIT_MAX], prior[FIT_MAX];
     for (int k = 0; k < f->s->n_constants; k++) {
         const struct constant *c = &f->s->constant[k];
         if (c->what != f->what)
@@ -202,7 +304,8 @@ static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *e
         fit.c[f->n] = c->is_factor ? (struct fit_constant){log(c->prior), c->spread, log(c->least),
                                                            log(c->most)}
                                    : (struct fit_constant){c->prior, c->spread, c->least, c->most};
-        x[f->n] = fit.c[f->n].prior;
+        x[f->n] = prior[f->n] = fit.c[f->n].prior;
+        f->is_factor[f->n] = c->is_factor;
         if (f->b->without && strcmp(c->name, f->b->without) == 0)
             fit.c[f->n].spread = 1e-9; /* it stays where it is */
         f->constant[f->n++] = c;
@@ -210,21 +313,18 @@ static enum sn_status fit_kind(struct fitting *f, double scale, struct sn_err *e
     for (int i = 0; i < f->b->rows.n; i++)
         fit.rows += counts(f, i);
     fit.n = f->n;
-    /* From a wide view, in which all rows count, to a narrow one: it has few minima of its own. */
-    for (double wide = 16; f->n > 0 && fit.rows > 0 && wide >= 1; wide /= 4) {
-        fit.scale = wide * scale;
-        SN_TRY(fit_run(&fit, x, &cost, err));
-        put(f, x);
-    }
-    return SN_OK;
+    return f->what == OF_TIME ? fit_times(f, &fit, prior, x, err) : narrow(f, &fit, x, 0.01, err);
 }
 
 enum sn_status bench_fit(struct bench *b, const struct source *s, enum fitted what,
                          struct sn_err *err)
 {
     struct fitting f = {.b = b, .s = s, .what = what};
-    SN_TRY(fit_kind(&f, what == OF_TIME ? 0.02 : 0.01, err));
-    return bench_price(b, err);
+    f.seconds = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*f.seconds));
+    enum sn_status st =
+        f.seconds ? fit_kind(&f, err) : sn_fail(err, SN_ENOMEM, "no memory for %d rows", b->rows.n);
+    sn_free(f.seconds);
+    return st == SN_OK ? bench_price(b, err) : st;
 }
 
 void bench_print_constants(const struct bench *b, const struct source *s)

@@ -4,6 +4,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
+#include "tests/bench/foreign/linear.h"
 #include "tests/bench/foreign/rows.h"
 
 enum { BENCH_PROFILES = 8, BENCH_MACHINES = 4 };
@@ -19,6 +20,7 @@ struct bench {
     bool *fits;          /* which we say is there */
     const char *without; /* constant that is not fitted; NULL: none */
     bool *used;          /* of each row: in the part that is looked at now */
+    struct plane plane;  /* of fits: the times of all rows, near the last fit */
 };
 
 /* Constants of a source that are fitted: a member of the profiles. */
@@ -47,6 +49,10 @@ extern const struct source source_sweep, source_vtrain, source_vtrain_many, sour
 enum sn_status bench_open(struct bench *b, const struct source *s, const char *folder,
                           struct sn_err *err);
 void bench_close(struct bench *b);
+/* What is said of rows, apart from *b, whose rows and profiles it borrows. */
+enum sn_status bench_keep(struct bench *out, const struct bench *b, struct sn_err *err);
+void bench_keep_used(struct bench *kept, const struct bench *b); /* of the used rows, as they are */
+void bench_kept_fini(struct bench *kept);
 /* Prices all used rows that were timed. */
 enum sn_status bench_price(struct bench *b, struct sn_err *err);
 /* Fits the source's constants to the used rows; the profiles then hold them. */
@@ -77,6 +83,11 @@ const char *bench_sheet(const struct bench *b, int k);
 
 /* Tables of the used rows. */
 void bench_print_times(const struct bench *b, const char *title);
+/* The interval of measured over planned that holds of nine in ten rows, and what was measured, into
+ * *s. */
+enum sn_status bench_accuracy(struct sn_software *s, const struct bench *b, struct sn_err *err);
+/* That interval, and of each group how many are in that of the others. */
+void bench_print_interval(const struct bench *b);
 void bench_print_rows(const struct bench *b);
 void bench_print_memory(const struct bench *b, const char *title);
 

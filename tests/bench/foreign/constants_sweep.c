@@ -2,14 +2,13 @@
  * constants_sweep.c - what is fitted on the A100 sweep, from where and how far.
  *
  * A prior is what the machine file says (factor 1) or nothing lost (0); its spread is the usual
- * factor by which such figures are off. Profile 0 is the earlier campaign, 1 the later one, 2 the
- * later one's 2k runs.
+ * factor by which such figures are off.
  */
 #include "tests/bench/foreign/bench.h"
 
 #include "lib/layout/grid.h"
 
-enum { EARLY = 1, LATE = 2, LATE_2K = 4, ALL = 7 };
+enum { ALL = 1 };
 
 #define F(label, member, who, off)                                                                 \
     {                                                                                              \
@@ -37,14 +36,13 @@ static const struct constant constants[] = {
     F("norm_fused", norm_fused, ALL, 0.7),
     F("norm_unfused", norm_unfused, ALL, 1.5),
     F("elementwise", elementwise, ALL, 0.5),
-    F("latency.tensor", latency[SN_AXIS_TENSOR], ALL, 1),
     F("bandwidth.tensor", bandwidth[SN_AXIS_TENSOR], ALL, 0.5),
     F("bandwidth.pipeline", bandwidth[SN_AXIS_PIPELINE], ALL, 1),
-    F("bandwidth.data, early", bandwidth[SN_AXIS_DATA], EARLY, 1),
-    F("bandwidth.data, late", bandwidth[SN_AXIS_DATA], LATE | LATE_2K, 1),
-    N("stall", stall, LATE_2K, 10, 50),
+    F("bandwidth.data", bandwidth[SN_AXIS_DATA], ALL, 1),
+    N("per_node.data", per_node[SN_AXIS_DATA], ALL, 0.2, 10),
+    N("late", late, ALL, 0.03, 10),
+    N("late_full", late_full, ALL, 0.03, 10),
     N("layer_fixed", layer_fixed, ALL, 1e-3, 1),
-    N("step_fixed", step_fixed, ALL, 1, 10),
     /* Priors: 2205.05198, section 4, for norms and an activation of this model: two inputs of
      * norms (kept in fp32 and again as norms of several kernels do) and two of products; inputs
      * of attention and of the products behind it, 4 h and 4 f; scores, their softmax. Logits: in
@@ -59,8 +57,7 @@ static const struct constant constants[] = {
     M("logits_gathered_bytes", logits_gathered_bytes, 6, 0.7),
 };
 
-static const char *const profiles[] = {"aleph-alpha-2023-early", "aleph-alpha-2023",
-                                       "aleph-alpha-2023-2k", NULL};
+static const char *const profiles[] = {"aleph-alpha-2023", NULL};
 
 const struct source source_sweep = {.name = "sweep",
                                     .read = rows_read_sweep,

@@ -15,7 +15,7 @@ enum row_outcome { ROW_TIMED, ROW_OOM };
 
 struct row {
     char sheet[64], id[24]; /* the table that it is ranked in; the run in it */
-    char group[24];         /* the model, for leaving one out: "llama_13B" */
+    char group[48];         /* the model, for leaving one out: "llama_13B" */
     const char *machine;    /* templates/machines */
     const char *software;   /* templates/software */
     enum sn_attention_kernel attention;

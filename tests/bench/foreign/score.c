@@ -108,6 +108,78 @@ static void print_score(const char *name, const struct score *s, bool ranked)
         printf(" | |\n");
 }
 
+/* Measured over planned of timed rows, all but one group's (NULL: all), sorted; how many. */
+static int ratios(double *out, const struct bench *b, const char *without)
+{
+    int n = 0;
+    for (int i = 0; i < b->rows.n; i++) {
+        const struct row *r = &b->rows.row[i];
+        if (r->outcome == ROW_TIMED && !(without && strcmp(without, r->group) == 0))
+            out[n++] = r->seconds / b->seconds[i];
+    }
+    qsort(out, (size_t)n, sizeof(*out), by_value);
+    return n;
+}
+
+static void widen(double *least, double *most, double x)
+{
+    *least = *least > 0 ? fmin(*least, x) : x;
+    *most = fmax(*most, x);
+}
+
+enum sn_status bench_accuracy(struct sn_software *s, const struct bench *b, struct sn_err *err)
+{
+    double *v = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*v));
+    int n = v ? ratios(v, b, NULL) : 0;
+    if (n == 0) {
+        sn_free(v);
+        return sn_fail(err, SN_ENOMEM, "no memory for %d rows", b->rows.n);
+    }
+    s->low = quantile(v, n, 0.05);
+    s->high = quantile(v, n, 0.95);
+    s->devices_least = s->hidden_least = s->seq_least = 0;
+    for (int i = 0; i < b->rows.n; i++) {
+        const struct sn_config *c = &b->rows.row[i].config;
+        if (b->rows.row[i].outcome != ROW_TIMED)
+            continue;
+        widen(&s->devices_least, &s->devices_most, sn_config_ranks(c));
+        widen(&s->hidden_least, &s->hidden_most, c->model.hidden);
+        widen(&s->seq_least, &s->seq_most, c->model.seq);
+    }
+    sn_free(v);
+    return SN_OK;
+}
+
+void bench_print_interval(const struct bench *b)
+{
+    double *v = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*v));
+    int n = v ? ratios(v, b, NULL) : 0;
+    if (n > 0)
+        printf("Measured over planned, of nine in ten left-out rows: %.3f to %.3f. ",
+               quantile(v, n, 0.05), quantile(v, n, 0.95));
+    for (int i = 0; n > 0 && i < b->rows.n; i++) {
+        const char *group = b->rows.row[i].group;
+        int in = 0, all = 0, first = 0;
+        while (strcmp(b->rows.row[first].group, group) != 0)
+            first++;
+        int others = ratios(v, b, group);
+        if (first < i || others == 0)
+            continue;
+        double low = quantile(v, others, 0.05), high = quantile(v, others, 0.95);
+        for (int k = i; k < b->rows.n; k++) {
+            const struct row *r = &b->rows.row[k];
+            double ratio = r->outcome == ROW_TIMED ? r->seconds / b->seconds[k] : 0;
+            if (r->outcome != ROW_TIMED || strcmp(r->group, group) != 0)
+                continue;
+            all++;
+            in += ratio >= low && ratio <= high;
+        }
+        printf("In the others' such interval: %s %d of %d. ", group, in, all);
+    }
+    printf("\n\n");
+    sn_free(v);
+}
+
 const char *bench_sheet(const struct bench *b, int k)
 {
     for (int i = 0; i < b->rows.n; i++) {

@@ -1,17 +1,15 @@
 /*
- * sweep.c - the A100 sweep of arXiv 2311.05610: layouts/aa_layouts_sweep.csv.
+ * sweep.c - the A100 sweep of arXiv 2311.05610: layouts/aa_layouts_sweep.csv and aa_llama_30b_256.csv.
  *
- * Its trials fall in two campaigns, told by their numbers: up to 105,109 with torch, fused softmax
- * and FlashAttention 1, from 131,673 on with FlashAttention 2. The trainer changed in between: what
- * a pipeline stage adds or saves differs at equal layout and kernels. So each is a profile of its
- * own, and the 2k runs of the later one are a third (tests/bench/published.sh says what is odd).
+ * All rows have one profile. A group, for leaving it out, is a model at a number of devices and a
+ * length of sequences.
  */
 #include "tests/bench/foreign/rows.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LATER = 120000, SHORT = 2048, VOCAB = 128000 };
+enum { VOCAB = 128000 };
 
 static enum sn_attention_kernel kernel_of(const char *name)
 {
@@ -41,11 +39,12 @@ static enum sn_status take(void *arg, const struct table *t, struct sn_err *err)
     SN_TRY(rows_add(rows, &r, err));
     name_sheet(r, table_text(t, "sheet"));
     (void)snprintf(r->id, sizeof(r->id), "%s", table_text(t, "trial_id"));
-    (void)snprintf(r->group, sizeof(r->group), "%s", table_text(t, "model"));
+    const char *model = table_text(t, "model");
+    (void)snprintf(r->group, sizeof(r->group), "%.5s, %ld, %ldk",
+                   model + strcspn(model, "0123456789"), table_int(t, "gpus"),
+                   table_int(t, "seq") / 1024);
     r->machine = "dgx-a100-80";
-    r->software = table_int(t, "trial_id") < LATER ? "aleph-alpha-2023-early"
-                  : table_int(t, "seq") <= SHORT   ? "aleph-alpha-2023-2k"
-                                                   : "aleph-alpha-2023";
+    r->software = "aleph-alpha-2023";
     r->attention = kernel_of(table_text(t, "attn"));
     r->fused_norm = table_int(t, "rmsnorm_kernel") != 0;
     r->outcome = strcmp(status, "oom") == 0 ? ROW_OOM : ROW_TIMED;
@@ -83,5 +82,7 @@ enum sn_status rows_read_sweep(struct rows *rows, const char *folder, struct sn_
 {
     char path[SN_PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/aa_layouts_sweep.csv", folder);
+    SN_TRY(table_read(path, take, rows, err));
+    (void)snprintf(path, sizeof(path), "%s/aa_llama_30b_256.csv", folder);
     return table_read(path, take, rows, err);
 }

@@ -1,6 +1,6 @@
 /*
- * test_habits.c - what a trainer's profile changes beside prices: memory (foreign_memory.h)
- * and a pipeline's stall.
+ * test_habits.c - what a trainer's profile changes beside prices: memory (foreign_memory.h), a
+ * pipeline's stall, and reductions that more nodes make longer.
  */
 #include "lib/base/mem.h"
 #include "lib/cost/foreign_memory.h"
@@ -231,6 +231,70 @@ static void a_stall_is_idle_time_of_pipelines(void)
     }
 }
 
+/* A job of 8 replicas, two on a node. */
+static bool on_nodes(struct subject *s)
+{
+    struct sn_config c = config_of(1, 1, 8);
+    if (!subject_init(s, &c))
+        return false;
+    s->machine.n_levels = 2;
+    s->machine.level[0].ranks = 2;
+    s->machine.level[1] = (struct sn_level){.device = 1e7, .efficiency = 1};
+    s->software.data_overlaps = false;
+    sn_pricer_init(&s->pricer, &s->machine, &s->software, s->stages.job[0]);
+    return true;
+}
+
+static void nodes_make_reductions_longer(void)
+{
+    struct subject s;
+    if (on_nodes(&s)) {
+        const int64_t n = 1000;
+        double alone = sn_price_collective(&s.pricer, SN_ALL_REDUCE, n, SN_F32, SN_GROUP_REPLICA);
+        s.software.per_node[SN_AXIS_DATA] = 0.5;
+        double with = sn_price_collective(&s.pricer, SN_ALL_REDUCE, n, SN_F32, SN_GROUP_REPLICA);
+        tap_ok(alone > 0 && fabs(with - 2.5 * alone) <= 1e-12,
+               "three more nodes: half as long again for each");
+        s.software.per_node[SN_AXIS_DATA] = 0;
+        s.software.per_node[SN_AXIS_TENSOR] = 0.5;
+        tap_ok(sn_price_collective(&s.pricer, SN_ALL_REDUCE, n, SN_F32, SN_GROUP_REPLICA) == alone,
+               "another axis' messages do not");
+    }
+    subject_fini(&s);
+}
+
+static void late_members_are_waited_for(void)
+{
+    struct subject s;
+    if (on_nodes(&s)) {
+        double billions = 0; /* padding of buckets is sent, too */
+        for (int b = 0; b < s.stages.job[0]->n_buckets; b++)
+            billions += (double)s.stages.job[0]->buckets[b].n / 1e9;
+        struct sn_memory_plan m;
+        struct sn_sim without = play(&s);
+        s.software.late = 1000;
+        struct sn_sim with = play(&s);
+        double want = 3 * 1000 * billions, room = 1e-6 * with.step;
+        tap_ok(fabs(with.step - without.step - want) <= room &&
+                   fabs(with.exposed[SN_AXIS_DATA] - without.exposed[SN_AXIS_DATA] - want) <=
+                       room &&
+                   fabs(with.stage[0].idle - without.stage[0].idle) <= room,
+               "a billion parameters and three more nodes of the group");
+        sn_plan_memory(&m, &s.stages, &s.pricer);
+        s.software.late_full = 1000;
+        for (int full = 0; full < 2; full++) {
+            s.machine.device.memory = full ? m.total : 2 * m.total;
+            struct sn_sim more = play(&s);
+            tap_ok(fabs(more.step - with.step - full * want) <= room, "memory is %s",
+                   full ? "full: as much again" : "half full: nothing more");
+            sn_sim_fini(&more);
+        }
+        sn_sim_fini(&with);
+        sn_sim_fini(&without);
+    }
+    subject_fini(&s);
+}
+
 int main(void)
 {
     our_profile_is_our_memory();
@@ -239,5 +303,7 @@ int main(void)
     recomputing_keeps_inputs_and_what_is_alive();
     the_fullest_stage_is_the_plan();
     a_stall_is_idle_time_of_pipelines();
+    nodes_make_reductions_longer();
+    late_members_are_waited_for();
     return tap_done();
 }

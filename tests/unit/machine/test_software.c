@@ -24,7 +24,10 @@ static const char full[] =
     "communication:\n"
     "  latency: {tensor: 3.1, context: 3.2, data: 3.3, pipeline: 3.4, expert: 3.5, world: 3.6}\n"
     "  bandwidth: {tensor: 0.1, context: 0.2, data: 0.3, pipeline: 0.4, expert: 0.5, world: 0.6}\n"
+    "  per_node: {data: 0.08}\n"
     "  hidden: {tensor: 0.7, data: 1}\n"
+    "  late: 0.01\n"
+    "  late_full: 0.02\n"
     "  data_overlaps: false\n"
     "  grad_wire_bytes: 2\n"
     "  logits_gathered: true\n"
@@ -33,7 +36,9 @@ static const char full[] =
     "  grad_bytes: 4\n"
     "  optimizer_bytes: 12\n"
     "  fixed_bytes: 1.0e9\n"
-    "  cutoff: 0.9\n";
+    "  cutoff: 0.9\n"
+    "accuracy: {low: 0.9, high: 1.2, devices_least: 64, devices_most: 256, hidden_least: 5120, "
+    "hidden_most: 6656, seq_least: 2048, seq_most: 8192}\n";
 
 static enum sn_status parse(struct sn_software *s, const char *text, struct sn_err *err)
 {
@@ -81,12 +86,41 @@ static void every_key_arrives(void)
     tap_ok(s.latency[SN_AXIS_TENSOR] == 3.1 && s.latency[SN_AXIS_WORLD] == 3.6 &&
                s.bandwidth[SN_AXIS_CONTEXT] == 0.2 && s.bandwidth[SN_AXIS_EXPERT] == 0.5 &&
                s.hidden[SN_AXIS_TENSOR] == 0.7 && s.hidden[SN_AXIS_DATA] == 1 &&
-               s.hidden[SN_AXIS_PIPELINE] == 0,
+               s.hidden[SN_AXIS_PIPELINE] == 0 && s.per_node[SN_AXIS_DATA] == 0.08 &&
+               s.per_node[SN_AXIS_TENSOR] == 0 && s.late == 0.01 && s.late_full == 0.02,
            "communication, by axis");
     tap_ok(!s.data_overlaps && s.grad_wire_bytes == 2 && s.logits_gathered, "habits");
     tap_ok(s.param_bytes == 2 && s.grad_bytes == 4 && s.optimizer_bytes == 12 &&
                s.fixed_bytes == 1e9 && s.memory_cutoff == 0.9,
            "memory");
+}
+
+static void what_was_not_measured_is_told(void)
+{
+    static const struct {
+        int devices, hidden, seq;
+        const char *why; /* NULL: measured */
+    } plan[] = {
+        {64, 5120, 2048, NULL},
+        {256, 6656, 8192, NULL},
+        {1024, 6656, 8192, "1024 devices, measured 64 to 256"},
+        {32, 8192, 512,
+         "32 devices, measured 64 to 256; 8192 features, measured 5120 to 6656; 512 tokens a "
+         "sequence, measured 2048 to 8192"}};
+    struct sn_software s, ours;
+    char why[192];
+    sn_software_default(&ours);
+    bool read = parse(&s, full, NULL) == SN_OK;
+    tap_ok(read && s.low == 0.9 && s.high == 1.2, "how good a profile is");
+    for (size_t i = 0; i < sizeof(plan) / sizeof(plan[0]); i++) {
+        bool is = sn_software_extrapolates(why, sizeof(why), &s, plan[i].devices, plan[i].hidden,
+                                           plan[i].seq);
+        tap_ok(is == (plan[i].why != NULL) && (!is || strcmp(why, plan[i].why) == 0),
+               "%d devices: %s", plan[i].devices, is ? why : "measured");
+    }
+    tap_ok(!sn_software_extrapolates(why, sizeof(why), &ours, 1 << 20, 1, 1) &&
+               sn_software_extrapolates(why, 12, &s, 1024, 1, 1) && strlen(why) == 11,
+           "nothing is told of what knows nothing, nor more than there is room for");
 }
 
 static void format_and_parse_are_inverse(void)
@@ -168,6 +202,7 @@ int main(void)
 {
     the_default_changes_nothing();
     every_key_arrives();
+    what_was_not_measured_is_told();
     format_and_parse_are_inverse();
     bad_profiles_are_explained();
     a_run_names_its_trainer();
