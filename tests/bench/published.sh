@@ -32,11 +32,11 @@ after the last backward, weights gathered in bf16; tensor ranks are neighbours, 
 Reductions have three constants beside their rate, each of which lowers the error of left-out rows or mends the layout
 picked there (the table of what each is worth is below): `per_node`, by which every node of the job lengthens them;
 `late`, seconds a billion parameters and node of the group; `late_full`, the same where memory is more than three
-quarters full, for each node of the job. Tried on the same left-out rows and given up: no such constants at all (median 4.0,
-90th percentile 17 %), powers of the nodes of the job or of the group, of the devices of a group on a node, seconds a
-step, a latency of tensor messages, and **two campaigns told by trial numbers, with a stall of pipelines**: these were
-0.4 % off on the rows that they were fitted to and 26 % (90th percentile) on the 256-device sheet, whose first pick took 1.56 times
-the best.
+quarters full, for each node of the job. Tried on the same left-out rows and given up: no such constants at all (median some 4 %,
+90th percentile 17), powers of the nodes of the job or of the group, of the devices of a group on a node, seconds a
+step, a latency of tensor messages, and **two campaigns told by trial numbers, with a stall of pipelines**: at the 90th
+percentile these were 4.5 % off on the rows that they were fitted to and 25.7 % on the 256-device sheet, whose first pick took
+1.56 times the best. The form was chosen by these left-out errors, so sheets that nobody has seen may err more.
 
 **Listed, not explained**: 16 steps of 13B on 64 devices at 2,048 tokens, all of trials from 132,000 on with pipelines, are up to 41 % longer
 than planned: by some seven micro-batches a step, at every micro-batch size and kernel. Trials with the same numbers on 256
