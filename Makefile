@@ -405,7 +405,7 @@ help: ## This list
 	install deps info docs format clean help run-check run-check-quick run-lint run-docs run-equiv run-cluster run-oom \
 	run-fuzz run-bench
 .SECONDARY:
--include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich -o -name foreign ")" -prune -o) -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) $(if $(filter build,$(BUILD)),"(" -name san -o -name mpich -o -path build/foreign ")" -prune -o) -name '*.d' -print 2>/dev/null)
 # The value of a variable, for scripts: make -s print-CC
 print-%:
 	@printf '%s\n' $(call quoted,$($*))

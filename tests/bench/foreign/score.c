@@ -155,7 +155,7 @@ void bench_print_interval(const struct bench *b)
     double *v = sn_alloc_n((size_t)b->rows.n + 1, sizeof(*v));
     int n = v ? ratios(v, b, NULL) : 0;
     if (n > 0)
-        printf("Measured over planned, of nine in ten left-out rows: %.3f to %.3f. ",
+        printf("Measured over planned, of nine in ten left-out rows: %.3f to %.3f.",
                quantile(v, n, 0.05), quantile(v, n, 0.95));
     for (int i = 0; n > 0 && i < b->rows.n; i++) {
         const char *group = b->rows.row[i].group;
@@ -174,7 +174,7 @@ void bench_print_interval(const struct bench *b)
             all++;
             in += ratio >= low && ratio <= high;
         }
-        printf("In the others' such interval: %s %d of %d. ", group, in, all);
+        printf(" In the others' such interval: %s %d of %d.", group, in, all);
     }
     printf("\n\n");
     sn_free(v);
