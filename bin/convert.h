@@ -32,7 +32,7 @@ struct sn_convert_line {
     int upcycle, top_k; /* experts, 0: not; of a token */
     double noise;
     bool delink, fresh, json;
-    bool merge, is_peft;
+    bool merge, is_peft, ema;
 };
 
 /* Do it; every rank calls. *found: --verify found faults, or --diff differences. */

@@ -27,6 +27,7 @@ static const char usage[] =
     "  --to safetensors     write weights and config.json as the field's tools read them\n"
     "  --to peft            write the adapters of train.lora alone, as PEFT reads them\n"
     "  --merge              put adapters into the weights that they adapt\n"
+    "  --ema                take the averages of weights (train.ema) as the weights\n"
     "  --from safetensors   SRC is a directory of such files\n"
     "  --dtype TYPE         of the weights written: fp32, bf16, fp16 (default: as in SRC)\n"
     "  --grow Nx            every width times N, the model's function unchanged\n"
@@ -59,6 +60,7 @@ enum {
     NOISE,
     DELINK,
     MERGE,
+    EMA,
     UPCYCLE,
     TOP_K,
     SHARD_SIZE,
@@ -154,6 +156,9 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
     case MERGE:
         l->merge = true;
         return SN_OK;
+    case EMA:
+        l->ema = true;
+        return SN_OK;
     case UPCYCLE:
         return parse_experts("--upcycle", 2, &l->upcycle, err);
     case TOP_K:
@@ -204,10 +209,10 @@ static enum sn_status check_options(const struct options *o, const struct option
 {
     static const unsigned allowed[] = {
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
-                              BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) |
-                              BIT(FRESH) | BIT(JSON),
+                              BIT(DELINK) | BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE) | BIT(TOP_K) |
+                              BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(MERGE) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) |
+                              BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) |
                               BIT(NAMES) | BIT(BESIDE) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
@@ -217,8 +222,8 @@ static enum sn_status check_options(const struct options *o, const struct option
                                        [SN_CONVERT_INSPECT] = "--inspect",
                                        [SN_CONVERT_VERIFY] = "--verify",
                                        [SN_CONVERT_DIFF] = "--diff"};
-    static const unsigned change =
-        BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE);
+    static const unsigned change = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) |
+                                   BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE);
     enum sn_convert_mode mode = o->line.mode;
     for (int i = 0; names[i].name; i++)
         if (o->given & ~allowed[mode] & BIT(names[i].val))
@@ -228,7 +233,7 @@ static enum sn_status check_options(const struct options *o, const struct option
         return sn_fail(
             err, SN_EINPUT,
             "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-            "--from, --dtype, --grow, --delink, --merge, --upcycle");
+            "--from, --dtype, --grow, --delink, --merge, --ema, --upcycle");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
     static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) |
@@ -269,6 +274,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"noise", required_argument, NULL, NOISE},
                                           {"delink", no_argument, NULL, DELINK},
                                           {"merge", no_argument, NULL, MERGE},
+                                          {"ema", no_argument, NULL, EMA},
                                           {"upcycle", required_argument, NULL, UPCYCLE},
                                           {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},

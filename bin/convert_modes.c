@@ -39,7 +39,11 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
     SN_TRY(l->is_foreign ? open_foreign(&s, l->src, err)
                          : sn_source_open_checkpoint(&s, l->src, err));
     enum sn_status st = SN_OK;
-    if (l->merge) {
+    if (l->ema) {
+        st = sn_source_average(&changed, &s, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK && l->merge) {
         st = sn_source_merge(&changed, &s, err);
         s = st == SN_OK ? changed : s;
     }

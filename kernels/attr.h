@@ -66,7 +66,7 @@ struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
     int32_t col0, width; /* DROPOUT: x begins at this column of so many; 0: it has them all */
 };
 
-/* Optimizers, CLIP_SCALE */
+/* Optimizers, CLIP_SCALE; AVERAGE: beta1 */
 struct sn_optimizer_attr {
     float beta1, beta2, eps, momentum, decay;
     float rate;         /* what scalars.lr is multiplied by; 0: 1 */

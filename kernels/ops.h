@@ -218,6 +218,9 @@
  *               written), 3 w[1,N] storage copy?    no-op when scalars.ok is 0
  *               g' = g * grad_scale; m = momentum m + g'; p -= lr (m + decay p): the sum of
  *               torch.optim.SGD, the decay decoupled (Loshchilov & Hutter, algorithm 1)
+ * AVERAGE       0 p[1,N] f32                              0 e[1,N] f32 (read and written)
+ *               no-op when scalars.ok is 0; e += (1 - beta1) (p - e), and e = p of the first update
+ *               (adam_count 1), in fp32 with (float)(1 - beta1)
  * ROUTER_BIAS   0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
  *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
  *               no-op when scalars.ok is 0
@@ -277,7 +280,8 @@
     X(TRANSPOSE, transpose) X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss)        \
     X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
     X(COMBINE, combine) X(COMBINE_DW, combine_dw) X(EXPERT_GEMM, expert_gemm)                      \
-    X(SQ_NORM, sq_norm) X(CLIP_SCALE, clip_scale) SN_UPDATE_KINDS(X) X(ROUTER_BIAS, router_bias)   \
+    X(SQ_NORM, sq_norm) X(CLIP_SCALE, clip_scale) SN_UPDATE_KINDS(X) X(AVERAGE, average)           \
+    X(ROUTER_BIAS, router_bias)                                                                    \
     X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
 /* clang-format on */
 
@@ -358,6 +362,7 @@ enum { SN_COMBINE_DW_DY, SN_COMBINE_DW_X, SN_COMBINE_DW_PLACE, SN_COMBINE_DW_DW 
 enum { SN_EXPERT_GEMM_A, SN_EXPERT_GEMM_B, SN_EXPERT_GEMM_BOUNDS, SN_EXPERT_GEMM_C = 0 };
 enum { SN_SQ_NORM_G };
 enum { SN_UPDATE_G, SN_UPDATE_P = 0, SN_UPDATE_M, SN_UPDATE_V, SN_UPDATE_W }; /* of optimizers */
+enum { SN_AVERAGE_P, SN_AVERAGE_E = 0 };
 enum { SN_ROUTER_BIAS_COUNTS, SN_ROUTER_BIAS_BIAS = 0 };
 enum { SN_ENCODE_X, SN_ENCODE_MINUS, SN_ENCODE_STREAMS = 0, SN_ENCODE_LOST };
 enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };

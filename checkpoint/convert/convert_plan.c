@@ -314,7 +314,7 @@ static enum sn_status make_plan(struct sn_manifest *out, const struct sn_source 
     return st;
 }
 
-/* The optimizer is that of the source, whatever the layout's file says: conversion keeps
+/* The optimizer, and whether weights are averaged, is that of the source, whatever the layout's file says: conversion keeps
  * moments. */
 enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *s,
                                const struct sn_config *c, struct sn_err *err)
@@ -324,6 +324,7 @@ enum sn_status sn_convert_plan(struct sn_manifest *out, const struct sn_source *
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a configuration", s->name);
     *own = *c;
     (void)sn_optimizer_of_groups(&own->train.optimizer.kind, has_group, s); /* else c's */
+    own->train.ema.decay = has_group(s, SN_STATE_EMA) ? 0.5 : 0;            /* likewise, some */
     enum sn_status st = make_plan(out, s, own, err);
     sn_free(own);
     return st;

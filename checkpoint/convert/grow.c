@@ -81,7 +81,7 @@ static enum sn_status tile_of(struct sn_tensor_tile *out, const struct sn_source
     int s = rows * cols / f;                                                      /* 1 / s */
     *out = (struct sn_tensor_tile){.from = from, .rows = rows, .cols = cols};
     int power = sn_moment_power(t->group);
-    if (strcmp(t->group, "model") == 0) {
+    if (strcmp(t->group, "model") == 0 || strcmp(t->group, "ema") == 0) {
         out->divisor = (float)f;
         out->noise = k->cols && f > 1 ? g->noise : 0;
         return SN_OK;

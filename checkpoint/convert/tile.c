@@ -255,6 +255,16 @@ enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tens
     return SN_OK;
 }
 
+enum sn_status sn_tiled_add_as(struct sn_tiled *t, const struct sn_source_tensor *as,
+                               struct sn_tensor_tile tile, struct sn_err *err)
+{
+    SN_TRY(sn_tiled_add(t, as->name, tile, err));
+    struct sn_source_tensor *x = &t->entries[t->n - 1].tensor;
+    x->group = as->group;
+    x->dtype = as->dtype;
+    return SN_OK;
+}
+
 enum sn_status sn_tiled_add_new(struct sn_tiled *t, const char *name, int like, struct sn_box size,
                                 float std, struct sn_err *err)
 {

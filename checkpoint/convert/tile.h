@@ -29,6 +29,9 @@ void sn_tiled_destroy(struct sn_tiled *t); /* NULL is allowed; inner stays open 
 /* The name is copied; group and dtype are those of the inner tensor. */
 enum sn_status sn_tiled_add(struct sn_tiled *t, const char *name, struct sn_tensor_tile tile,
                             struct sn_err *err);
+/* The same of group, name and type of another tensor, of the same shape. */
+enum sn_status sn_tiled_add_as(struct sn_tiled *t, const struct sn_source_tensor *as,
+                               struct sn_tensor_tile tile, struct sn_err *err);
 /* A tensor that the inner source has not: normally distributed with this deviation, a function of
  * the name alone; 0: zeros. Group and dtype are those of inner tensor `like`. */
 enum sn_status sn_tiled_add_new(struct sn_tiled *t, const char *name, int like, struct sn_box size,

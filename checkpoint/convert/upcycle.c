@@ -30,7 +30,7 @@ struct upcycling {
 static float divisor(const char *group, int experts)
 {
     float e = (float)experts;
-    if (strcmp(group, "model") == 0)
+    if (strcmp(group, "model") == 0 || strcmp(group, "ema") == 0)
         return 1;
     int power = sn_moment_power(group);
     return power == 2 ? e * e : power == 1 ? e : 0;
@@ -52,7 +52,7 @@ static int stem_of(const char *name, const char **rest)
 static enum sn_status add_router(const struct upcycling *u, int like, int stem, struct sn_err *err)
 {
     const struct sn_source_tensor *t = &u->inner->tensors[like];
-    bool weights = strcmp(t->group, "model") == 0;
+    bool weights = strcmp(t->group, "model") == 0 || strcmp(t->group, "ema") == 0;
     struct sn_box size = {.rows = u->experts, .cols = u->hidden};
     char *name = sn_format("%.*srouter.weight", stem, t->name);
     enum sn_status st =

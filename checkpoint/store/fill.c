@@ -38,7 +38,7 @@ enum sn_status sn_reader_match(const struct sn_reader *r, const struct sn_state 
 {
     for (int i = 0; i < s->n_all; i++) {
         const struct sn_manifest_tensor *t = NULL;
-        if (!in_group(s->all[i].group, group) || sn_state_is_extra(s->all[i].group))
+        if (!in_group(s->all[i].group, group) || sn_state_may_lack(s->all[i].group))
             continue;
         SN_TRY(sn_manifest_want(&r->manifest, r->dir, &s->all[i], &t, err));
         used[t - r->manifest.tensors] = true;
@@ -107,12 +107,12 @@ static enum sn_status list_targets(struct targets *v, const struct sn_state *s, 
 {
     for (int i = 0; i < s->n_tensors; i++) {
         const struct sn_state_tensor *t = &s->tensors[i];
-        bool is_extra = sn_state_is_extra(t->group);
+        bool may_lack = sn_state_may_lack(t->group);
         if (!in_group(t->group, group))
             continue;
         if (t->folds > 0)
             SN_TRY(add_feedback(v, t, err));
-        else if (is_extra && !sn_manifest_find(&v->r->manifest, t->group, t->name))
+        else if (may_lack && !sn_manifest_find(&v->r->manifest, t->group, t->name))
             SN_TRY(add_box(v, t, "model", err)); /* as it would be computed anew */
         else
             SN_TRY(add_box(v, t, t->group, err));

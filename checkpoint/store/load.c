@@ -67,7 +67,7 @@ static enum sn_status check_optimizer(const struct sn_reader *r, const struct sn
                    sn_optimizer_row(had)->name, r->dir);
 }
 
-/* What layout.compress has added fits the weights, and no holder is missing before another. */
+/* What layout.compress or train.ema has added fits the weights, and no holder is missing before another. */
 static enum sn_status check_added(const struct sn_reader *r, const struct sn_manifest_tensor *t,
                                   struct sn_err *err)
 {
@@ -88,7 +88,7 @@ static enum sn_status check_extra(const struct sn_reader *r, const bool *used, s
 {
     for (int i = 0; i < r->manifest.n_tensors; i++) {
         const struct sn_manifest_tensor *t = &r->manifest.tensors[i];
-        if (sn_state_is_extra(t->group))
+        if (sn_state_may_lack(t->group))
             SN_TRY(check_added(r, t, err));
         else if (!used[i])
             return sn_fail(err, SN_EINPUT,
@@ -117,6 +117,20 @@ static int holders_in(const char *group, int most)
 {
     int holder = sn_state_holder(group);
     return holder >= most ? holder + 1 : most;
+}
+
+/* Averages of weights that are there alone, or wanted alone. */
+static void say_averages(const struct sn_reader *r, const struct sn_state *s)
+{
+    bool had = manifest_has(&r->manifest, "ema"), has = state_has(s, "ema");
+    if (s->rank != 0 || had == has)
+        return;
+    if (had)
+        sn_log(SN_LOG_INFO, "%s: its averages of weights are dropped: this run has no train.ema",
+               r->dir);
+    else
+        sn_log(SN_LOG_INFO, "%s: has no averages of weights; train.ema begins with its weights",
+               r->dir);
 }
 
 /* What of compression's state goes another way than it came. */
@@ -192,6 +206,7 @@ static enum sn_status load_all(struct sn_reader *r, struct sn_state *s, struct s
     SN_TRY(check_tensors(r, s, err));
     SN_TRY(sn_reader_fill(r, s, NULL, err));
     say_changed(r, s);
+    say_averages(r, s);
     s->scalars = r->manifest.scalars;
     say_settings(r, s);
     if (s->tokenizer.file[0])

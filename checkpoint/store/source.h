@@ -85,6 +85,9 @@ enum sn_status sn_source_fold(struct sn_source *out, struct sn_source *inner,
 enum sn_status sn_source_merge(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
 /* Has it any? */
 bool sn_source_has_adapters(const struct sn_source *s);
+/* The averages of weights (train.ema) as the weights, and nothing else. A source without them is SN_EINPUT.
+ * Ownership as above. */
+enum sn_status sn_source_average(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
 /* HyperCloning (arXiv 2409.12903): every width times n, the function unchanged. Weights tile(W, n x
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'

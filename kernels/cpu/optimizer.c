@@ -5,6 +5,7 @@
 #include "kernels/cpu/rows.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What all elements share. */
 struct rates {
@@ -129,4 +130,27 @@ static void sgd(const struct sn_args *a, const struct rates *shared, int64_t fir
 SN_KERNEL(sn_sgd)
 {
     return update(a, threads, sgd);
+}
+
+/* 12 bytes a parameter. */
+SN_KERNEL(sn_average)
+{
+    const float *restrict p = a->in[SN_AVERAGE_P].p;
+    float *restrict e = a->out[SN_AVERAGE_E].p;
+    int64_t n = a->in[SN_AVERAGE_P].cols;
+    float c = (float)(1.0 - (double)a->attr.optimizer.beta1);
+    bool begins = a->scalars->adam_count <= 1;
+    if (!a->scalars->ok)
+        return 0;
+#pragma omp parallel num_threads(sn_team(threads, n))
+    {
+        int64_t first, end;
+        sn_share(n, SN_TILE_COLS, omp_get_thread_num(), omp_get_num_threads(), &first, &end);
+        if (begins && first < end)
+            memcpy(e + first, p + first, (size_t)(end - first) * sizeof(*e));
+#pragma omp simd
+        for (int64_t i = begins ? end : first; i < end; i++)
+            e[i] += c * (p[i] - e[i]);
+    }
+    return 0;
 }

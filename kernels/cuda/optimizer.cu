@@ -180,3 +180,39 @@ SN_CUDA_OP(sgd)
 {
     return run<sgd>(cx, a);
 }
+
+template <class A>
+static __global__ void __launch_bounds__(SN_BLOCK) average(const struct sn_args a)
+{
+    enum { N = A::N };
+    int64_t n = a.in[SN_AVERAGE_P].cols, whole = n / N;
+    float c = (float)(1.0 - (double)a.attr.optimizer.beta1);
+    bool begins = a.scalars->adam_count <= 1;
+    if (!a.scalars->ok)
+        return;
+    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = at; i < whole; i += (int64_t)gridDim.x * blockDim.x) {
+        float p[N], e[N];
+        A::load(a.in[SN_AVERAGE_P], 0, i * N, p);
+        A::load(a.out[SN_AVERAGE_E], 0, i * N, e);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            e[k] = begins ? p[k] : e[k] + c * (p[k] - e[k]);
+        A::store(a.out[SN_AVERAGE_E], 0, i * N, e);
+    }
+    if (at < n - whole * N) {
+        const float *p = (const float *)a.in[SN_AVERAGE_P].p + whole * N + at;
+        float *e = (float *)a.out[SN_AVERAGE_E].p + whole * N + at;
+        *e = begins ? *p : *e + c * (*p - *e);
+    }
+}
+
+SN_CUDA_OP(average)
+{
+    int64_t n = a->in[SN_AVERAGE_P].cols;
+    bool aligned = (uintptr_t)a->in[SN_AVERAGE_P].p % 16 == 0 &&
+                   (uintptr_t)a->out[SN_AVERAGE_E].p % 16 == 0;
+    if (aligned)
+        return sn_launch(cx, average<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a);
+    return sn_launch(cx, average<sn_any>, sn_shape_line(n), *a);
+}

@@ -143,6 +143,11 @@ struct sn_ramp_config {
     int64_t ends[SN_RAMP_MAX];     /* what follows: the last step of each */
 };
 
+/* train.ema: an average of the weights beside them. */
+struct sn_ema_config {
+    double decay; /* e = decay e + (1 - decay) p behind each update; 0: there is none */
+};
+
 struct sn_train_config {
     int64_t steps;
     int global_batch; /* sequences */
@@ -160,6 +165,7 @@ struct sn_train_config {
     int eval_sequences;
     double loss_scale; /* 0: dynamic */
     double z_loss;     /* weight of the square of the logits' log-sum-exp; 0: none */
+    struct sn_ema_config ema;
     int n_freeze;
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
     struct sn_groups_config groups;

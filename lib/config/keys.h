@@ -90,7 +90,7 @@ struct sn_key {
     bool is_free;  /* of a model: how it is trained, not what its weights compute */
 };
 
-enum { SN_KEYS_MAX = 224 };
+enum { SN_KEYS_MAX = 272 };
 
 extern const struct sn_key sn_keys[];
 extern const int sn_n_keys;

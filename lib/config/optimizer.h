@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-enum { SN_MAX_MOMENTS = 2 };
+enum { SN_MAX_MOMENTS = 2, SN_MAX_KEPT = 3 }; /* kept: moments, and an average of weights */
 
 struct sn_moment {
     const char *name; /* the group of a checkpoint; no two optimizers have the same set of them */

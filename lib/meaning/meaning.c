@@ -115,7 +115,7 @@ static enum sn_status for_state(struct sn_meaning *m, struct sn_rank *r, on_stat
         SN_TRY(then(m, r, i, b->weight, SN_MEANING_WEIGHT));
         if (b->master != b->weight)
             SN_TRY(then(m, r, i, b->master, SN_MEANING_WEIGHT));
-        for (int k = 0; k < SN_MAX_MOMENTS; k++)
+        for (int k = 0; k < SN_MAX_KEPT; k++)
             if (b->moment[k] >= 0)
                 SN_TRY(then(m, r, i, b->moment[k], SN_MEANING_MOMENT + k));
     }

@@ -31,7 +31,7 @@ enum sn_meaning_of {
     SN_MEANING_GRADIENT, /* before the update */
     SN_MEANING_WEIGHT,
     SN_MEANING_MOMENT,
-    SN_MEANINGS = SN_MEANING_MOMENT + SN_MAX_MOMENTS
+    SN_MEANINGS = SN_MEANING_MOMENT + SN_MAX_KEPT
 };
 
 struct sn_meaning_world {

@@ -10,6 +10,7 @@
 
 #define UPDATES(KIND, name) [SN_OP_##KIND] = sn_rule_update,
 static sn_rule *const rules[SN_NKINDS] = {
+    [SN_OP_AVERAGE] = sn_rule_average,
     SN_UPDATE_KINDS(UPDATES) /* of optimizers */
         [SN_OP_ZERO] = sn_rule_zero,
     [SN_OP_COPY] = sn_rule_copy,
@@ -316,7 +317,7 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
             st = put_state(m, r, i, b->master, value);
         if (st == SN_OK && b->grad >= 0)
             st = put_gradient(m, r, i);
-        for (int k = 0; k < SN_MAX_MOMENTS && st == SN_OK; k++) {
+        for (int k = 0; k < SN_MAX_KEPT && st == SN_OK; k++) {
             first_values(m, SN_MEANING_MOMENT + k, value);
             if (b->moment[k] >= 0)
                 st = put_state(m, r, i, b->moment[k], value);

@@ -253,6 +253,23 @@ static enum sn_status updated(const struct sn_visit *s, const struct sn_zip *z, 
     return st;
 }
 
+enum sn_status sn_rule_average(const struct sn_visit *s)
+{
+    struct sn_slabs x = {0};
+    struct sn_zip z = {0};
+    enum sn_status st = sn_read(s, SN_AVERAGE_P, &x);
+    sn_zip_begin(&z, &x);
+    if (st == SN_OK)
+        st = sn_read_view(s, &s->op->out[SN_AVERAGE_E], &x);
+    if (st == SN_OK)
+        st = sn_zip_with(s, &z, &x, SN_DIM_BOTH);
+    if (st == SN_OK)
+        st = updated(s, &z, 0, SN_AVERAGE_E);
+    sn_slabs_fini(&x);
+    sn_zip_fini(&z);
+    return st;
+}
+
 enum sn_status sn_rule_update(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};

@@ -15,14 +15,22 @@ const char *sn_state_kind_name(const struct sn_config *c, enum sn_state_kind k)
     static const char *const name[] = {[SN_STATE_MODEL] = "model",
                                        [SN_STATE_REPLICA] = "replica",
                                        [SN_STATE_FEEDBACK] = "feedback"};
-    if (k > SN_STATE_MODEL && k < SN_NSTATE_PLAIN)
-        return sn_optimizer_row(c->train.optimizer.kind)->moment[k - SN_STATE_MOMENT].name;
-    return name[k];
+    const struct sn_optimizer_row *o = sn_optimizer_row(c->train.optimizer.kind);
+    if (k <= SN_STATE_MODEL || k >= SN_NSTATE_PLAIN)
+        return name[k];
+    if ((int)k < sn_state_average(c))
+        return o->moment[k - SN_STATE_MOMENT].name;
+    return (int)k < sn_state_plain(c) ? SN_STATE_EMA : NULL;
+}
+
+int sn_state_average(const struct sn_config *c)
+{
+    return SN_STATE_MOMENT + sn_optimizer_row(c->train.optimizer.kind)->n_moments;
 }
 
 int sn_state_plain(const struct sn_config *c)
 {
-    return SN_STATE_MOMENT + sn_optimizer_row(c->train.optimizer.kind)->n_moments;
+    return sn_state_average(c) + (c->train.ema.decay > 0);
 }
 
 int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k)

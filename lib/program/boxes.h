@@ -12,16 +12,20 @@
 enum sn_state_kind {
     SN_STATE_MODEL,
     SN_STATE_MOMENT, /* the first of the optimizer's (lib/config/optimizer.h) */
-    SN_NSTATE_PLAIN = SN_STATE_MOMENT + SN_MAX_MOMENTS, /* with layout.compress: */
+    SN_NSTATE_PLAIN = SN_STATE_MOMENT + SN_MAX_KEPT, /* and with train.ema an average behind them;
+                                                        with layout.compress: */
     SN_STATE_REPLICA = SN_NSTATE_PLAIN, /* weights that differ from the rounded masters */
     SN_STATE_FEEDBACK,                  /* what codecs lost of gradients, by holder */
     SN_NSTATE_KINDS
 };
-/* "model", those of moments, "replica", "feedback": the groups of a checkpoint; NULL of a moment
+/* "model", those of moments, "ema", "replica", "feedback": the groups of a checkpoint; NULL of a moment
  * that the optimizer lacks. */
 const char *sn_state_kind_name(const struct sn_config *c, enum sn_state_kind k);
-/* The kinds below this number are what every run with this optimizer has. */
+/* The kinds below this number are what every run with this optimizer and train.ema has. */
 int sn_state_plain(const struct sn_config *c);
+/* The kind of the weights' average, which there is with train.ema alone, and the name of its group. */
+int sn_state_average(const struct sn_config *c);
+#define SN_STATE_EMA "ema"
 /* The buffer that has this kind of a bucket's values; -1: none. */
 int sn_state_buffer(const struct sn_job *j, const struct sn_bucket *b, enum sn_state_kind k);
 /* Has any bucket of this rank values of this kind? */

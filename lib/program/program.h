@@ -312,7 +312,8 @@ struct sn_bucket {
     int64_t n;               /* elements, padding included: a multiple of 32 x members */
     int64_t slice;           /* elements that a rank holds of divided arrays: n, or n / members */
     /* state buffers, -1 where there is none; as long as `held` says */
-    int weight, master, grad, moment[SN_MAX_MOMENTS];
+    int weight, master, grad;
+    int moment[SN_MAX_KEPT]; /* the optimizer's, and behind them the weights' average (train.ema) */
     int cache;    /* of `cached`: all weights [n], or -1 */
     int feedback; /* what codecs lost of this rank's gradients: fp32 [n], or -1 */
     int factors; /* PowerSGD: the right ones of its matrices, the same on all replicas: fp32 [sum of

@@ -3,7 +3,7 @@
  * token batch, the scalars, staging of collectives.
  *
  * fp32: the weights are the master copy. bf16, fp16: the forward pass reads a copy in that type,
- * and the fp32 master is optimizer state. A frozen parameter has no master, gradient or moments; the
+ * and the fp32 master is optimizer state, as is the average of weights (train.ema). A frozen parameter has no master, gradient or moments; the
  * bias of a router has counts in place of a gradient, and no moments. Where weights are gathered
  * with a codec that loses something, replicas compute with what it gives back, and the master is
  * apart in fp32 too; with error feedback a rank keeps what was lost of its gradients. ZeRO
@@ -40,7 +40,7 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
     b->cache = b->cached ? add(p, b, i, SN_CLASS_CACHE, dtype, "gathered", b->n) : -1;
     b->grad = b->feedback = b->factors = -1;
-    for (int k = 0; k < SN_MAX_MOMENTS; k++)
+    for (int k = 0; k < SN_MAX_KEPT; k++)
         b->moment[k] = -1;
     int64_t gradients = held(b, b->held.gradients);
     if (gradients > 0)
@@ -50,6 +50,8 @@ static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
     const struct sn_optimizer_row *o = sn_optimizer_row(j->config->train.optimizer.kind);
     for (int k = 0; k < o->n_moments; k++)
         b->moment[k] = add(p, b, i, SN_CLASS_OPTIM, SN_F32, o->moment[k].name, b->slice);
+    if (j->config->train.ema.decay > 0)
+        b->moment[o->n_moments] = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "ema", b->slice);
     int64_t rows[2], rank = sn_low_rank_of(j, b);
     bool low_rank = sn_low_rank_sizes(j, i, rows);
     if (low_rank)

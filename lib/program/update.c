@@ -135,6 +135,17 @@ static void norms(const struct sn_job *j, struct sn_program *p)
             for_tiles(j, p, &j->buckets[i], tile_norm);
 }
 
+/* Of the weights as the tile's update has left them. */
+static void average(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
+                    struct tile t)
+{
+    int buf = b->moment[sn_optimizer_row(j->config->train.optimizer.kind)->n_moments];
+    struct sn_op *op = sn_op_add(p, SN_OP_AVERAGE, "ema.%.50s", b->name);
+    op->in[SN_AVERAGE_P] = cut(sn_bucket_own(p, b, b->master), t);
+    op->out[SN_AVERAGE_E] = cut(sn_view_flat(p, buf), t);
+    op->attr.optimizer.beta1 = (float)j->config->train.ema.decay;
+}
+
 static void step(const struct sn_job *j, struct sn_program *p, const struct sn_bucket *b,
                  struct tile t)
 {
@@ -155,6 +166,8 @@ static void step(const struct sn_job *j, struct sn_program *p, const struct sn_b
 #undef SET
     op->attr.optimizer.decay = b->decay;
     op->attr.optimizer.rate = b->rate;
+    if (b->moment[row->n_moments] >= 0)
+        average(j, p, b, t);
 }
 
 /* Biases of routers: a row for each layer. */

@@ -63,7 +63,7 @@ static bool is_updated_weight(const struct sn_job *j, int buf)
         return true;
     if (b->cls != SN_CLASS_OPTIM || b->bucket < 0)
         return false;
-    for (int k = 0; k < SN_MAX_MOMENTS; k++)
+    for (int k = 0; k < sn_optimizer_row(j->config->train.optimizer.kind)->n_moments; k++)
         if (j->buckets[b->bucket].moment[k] == buf)
             return false;
     return true;

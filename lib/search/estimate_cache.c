@@ -209,7 +209,8 @@ static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimato
             int64_t n = b->slice - at < tile ? b->slice - at : tile;
             double copy = wide ? update_op(e, e->widen, n, c->decoded) : 0;
             x->cost.sq_norm += c->count * (copy + update_op(e, e->sq_norm, n, c->decoded));
-            x->cost.update += c->count * (copy + update_op(e, e->update, n, c->decoded));
+            x->cost.update += c->count * (copy + update_op(e, e->update, n, c->decoded) +
+                                          update_op(e, e->average, n, c->decoded));
         }
         if (wide && sn_round_up(tile * 4, 64) > x->cost.wide)
             x->cost.wide = sn_round_up(tile * 4, 64);

@@ -58,6 +58,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     sn_pricer_init(&e->pricer, e->machine, e->software, e->job);
     e->sq_norm = find_op(&e->job->train, SN_OP_SQ_NORM);
     e->update = find_op(&e->job->train, sn_op_update(c->train.optimizer.kind));
+    e->average = find_op(&e->job->train, SN_OP_AVERAGE);
     e->widen = find_widening(e->job);
     c->model = model;
     c->train = train;

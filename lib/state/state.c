@@ -31,6 +31,11 @@ bool sn_state_is_extra(const char *group)
     return strcmp(group, "replica") == 0 || sn_state_holder(group) >= 0;
 }
 
+bool sn_state_may_lack(const char *group)
+{
+    return strcmp(group, "ema") == 0 || sn_state_is_extra(group);
+}
+
 static void *address(const struct sn_state_tensor *t, int64_t row, int64_t col)
 {
     return (char *)t->p + (row * t->ld + col) * (int64_t)sn_dtype_size(t->dtype);

@@ -103,6 +103,8 @@ static inline struct sn_state_tensor sn_state_whole(const struct sn_state_shape 
 bool sn_state_has_levels(const struct sn_state_scalars *s);
 /* Is it one of the groups that a checkpoint may lack? */
 bool sn_state_is_extra(const char *group);
+/* Or one that begins as the weights where a checkpoint has none of it: an average of weights, too. */
+bool sn_state_may_lack(const char *group);
 /* R of "feedback.R", -1 of another group. */
 int sn_state_holder(const char *group);
 /* n values of a row of the box, from (row, col) of the box on, as fp32 ... */

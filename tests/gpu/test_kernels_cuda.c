@@ -9,6 +9,8 @@
  * DIVISOR divides sizes, for the emulation. NAME is one case, as --list prints it. The CPU's result
  * is the reference, rounded to storage as it is: a tolerance has room for two roundings. It is
  * computed, or read from DIR (reference.h), where --write has put it.
+ *
+ * Longer than 500 lines because each kernel has its cases.
  */
 #include "tests/gpu/expert_cases.h"
 #include "tests/gpu/reference.h"
@@ -340,6 +342,16 @@ static void swap(struct kt *k, enum sn_op_kind kind)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
+static void average(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    int64_t n = size(1 << 22, 4) + 3;
+    k->scalars = (struct sn_scalars){.ok = 1, .adam_count = 10};
+    k->a.attr.optimizer.beta1 = 0.99f;
+    kt_in(k, 0, shape(SN_F32, 1, n));
+    kt_out(k, 0, shape(SN_F32, 1, n), SN_ADD);
+}
+
 static void optimizer(struct kt *k, enum sn_op_kind kind)
 {
     int64_t n = size(1 << 22, 4) + 3;
@@ -434,6 +446,7 @@ static const struct {
     {SN_OP_ADAMW, "ADAMW", optimizer, 2e-6},
     {SN_OP_LION, "LION", optimizer, 2e-6},
     {SN_OP_SGD, "SGD", optimizer, 2e-6},
+    {SN_OP_AVERAGE, "AVERAGE", average, 2e-7},
     {SN_OP_ROUTER_BIAS, "ROUTER_BIAS", balance, 0},
 };
 

@@ -56,6 +56,7 @@ static const struct key defaults[] = {
     {TRAIN, "global_batch", "12"},
     {TRAIN, "ramp", NULL},
     {TRAIN, "z_loss", NULL},
+    {TRAIN, "ema", NULL},
     {TRAIN, "groups", NULL},
     {TRAIN, "mup", NULL},
     {TRAIN, "precision", NULL},

@@ -333,8 +333,46 @@ static void sgd_follows_pytorch(int copy_dtype)
            copied);
 }
 
+/* --- AVERAGE --------------------------------------------------------------------------------- */
+
+/* Behind update `count`; at 1 it begins, whatever was there. */
+static bool average_case(int64_t n, int64_t count, bool ok)
+{
+    struct kt k = {.magnitude = 1,
+                   .scalars = {.ok = ok, .adam_count = count},
+                   .a.attr.optimizer.beta1 = 0.75f};
+    struct kt_shape s = {SN_F32, 1, n, 0};
+    const struct sn_mat *p = kt_in(&k, SN_AVERAGE_P, s);
+    struct sn_mat *e = kt_out(&k, SN_AVERAGE_E, s, SN_ADD); /* filled: it is read */
+    if (count == 1)
+        kt_set(e, 0, n / 2, NAN);
+    double *want = kt_ref(&k, SN_AVERAGE_E);
+    for (int64_t i = 0; i < n && ok; i++)
+        want[i] = count == 1 ? kt_get(p, 0, i) : 0.75 * want[i] + 0.25 * kt_get(p, 0, i);
+    if (!ok && count == 1)
+        want[n / 2] = 0, kt_set(e, 0, n / 2, 0);
+    bool good = kt_check(&k, SN_OP_AVERAGE, ok && count > 1 ? 2e-7 : 0);
+    kt_free(&k);
+    return good;
+}
+
+static void an_average_follows_the_weights(void)
+{
+    static const int64_t sizes[] = {1, 7, 64, 100, 257, 1024, 20011};
+    bool good = true, begins = true, rests = true;
+    for (int i = 0; i < 7; i++) {
+        good = average_case(sizes[i], 2, true) && average_case(sizes[i], 1000, true) && good;
+        begins = average_case(sizes[i], 1, true) && begins;
+        rests = average_case(sizes[i], 1, false) && average_case(sizes[i], 9, false) && rests;
+    }
+    tap_ok(good, "AVERAGE is decay e + (1 - decay) p");
+    tap_ok(begins, "AVERAGE begins as the weights of the first update");
+    tap_ok(rests, "AVERAGE leaves everything alone when the step is not ok");
+}
+
 int main(void)
 {
+    an_average_follows_the_weights();
     sq_norm_adds_squares_for_every_thread_count();
     sq_norm_counts_what_is_not_finite();
     decide_clips_as_pytorch_does();
