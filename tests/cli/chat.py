@@ -86,10 +86,11 @@ def compare(sennit, tokenizer, template, n, r, folder):
     os.makedirs(folder)
     with open(tokenizer) as f:
         file = json.load(f)
-    first = 1 + max(file["model"]["vocab"].values())
-    first = max([first] + [a["id"] + 1 for a in file["added_tokens"]])
+    vocab = file["model"]["vocab"]
+    known = {a["content"] for a in file["added_tokens"]} | {v if isinstance(vocab, dict) else v[0] for v in vocab}
+    first = max([len(vocab)] + [a["id"] + 1 for a in file["added_tokens"]])
     file["added_tokens"] += [{"id": first + i, "content": s, "single_word": False, "lstrip": False, "rstrip": False,
-                              "normalized": False, "special": i % 4 != 3} for i, s in enumerate(SPECIAL)]
+                              "normalized": False, "special": i % 4 != 3} for i, s in enumerate(x for x in SPECIAL if x not in known)]
 
     def untrimmed(p):  # else what has blanks alone has no place
         if isinstance(p, dict):
