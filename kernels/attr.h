@@ -83,6 +83,10 @@ struct sn_experts_attr {
     bool sparsemixer;       /* ROUTE, ROUTE_DX */
     bool dense;             /* ROUTE and its kin, MOE_PERMUTE */
     bool of_all;            /* ROUTE, ROUTE_DX: weights are probabilities among all experts */
+    bool sigmoid;           /* ROUTE, ROUTE_DX: an expert's score is a sigmoid of its logit */
+    int32_t groups;         /* ROUTE: of experts, at most 64; 0 and 1: one */
+    int32_t top_groups;     /* ROUTE: of which a token's experts are */
+    float route_scale;      /* ROUTE, ROUTE_DX: of weights; 0: 1 */
     float range;            /* of a sparsemixer */
     float rate;             /* ROUTER_BIAS */
     int32_t

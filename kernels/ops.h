@@ -152,6 +152,10 @@
  *               choice: the experts of the k largest logits (with a bias: of softmax_e + bias_e, the
  *               softmax over all E), largest first, of equal ones the lower number; w: the softmax
  *               of their logits among themselves, with of_all among all E; counts[e]: how often e is in choice.
+ *               sigmoid: scores s = sigmoid(logit) in place of softmax_e; w: s over the sum of those
+ *               chosen, with of_all s itself. groups > 1: the choice is among the top_groups groups of
+ *               E / groups experts whose largest score (sigmoid: sum of the two largest) is most, bias
+ *               included. route_scale > 0: w is times it
  *               sparsemixer (mixer.h; no bias): each choice in turn is of the softmax of what is near
  *               the largest logit that is left, the largest or, where it draws, drawn; p: its
  *               probability, w: p, of some that are drawn a third of it

@@ -111,6 +111,18 @@ static const struct sn_hf_rule qwen2_moe_shared[] = {
     {0}
 };
 
+static const struct sn_hf_rule dots1_ffn[] = {
+    {"layers.#.ffn.router.bias",           "layers.#.mlp.gate.e_score_correction_bias",     SN_HF_SAME, 0},
+    {"layers.#.ffn.router.weight",         "layers.#.mlp.gate.weight",                      SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.gate.weight", "layers.#.mlp.experts.#.gate_proj.weight",       SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.up.weight",   "layers.#.mlp.experts.#.up_proj.weight",         SN_HF_SAME, 0},
+    {"layers.#.ffn.experts.#.down.weight", "layers.#.mlp.experts.#.down_proj.weight",       SN_HF_SAME, 0},
+    {"layers.#.ffn.shared.gate.weight",    "layers.#.mlp.shared_experts.gate_proj.weight",  SN_HF_SAME, 0},
+    {"layers.#.ffn.shared.up.weight",      "layers.#.mlp.shared_experts.up_proj.weight",    SN_HF_SAME, 0},
+    {"layers.#.ffn.shared.down.weight",    "layers.#.mlp.shared_experts.down_proj.weight",  SN_HF_SAME, 0},
+    {0}
+};
+
 /* Norms behind what they are of, and of q and k. */
 static const struct sn_hf_rule olmo2[] = {
     {"embed.weight",                "embed_tokens.weight",                        SN_HF_SAME, 0},
@@ -211,6 +223,7 @@ static const struct family {
     [SN_QWEN3]    = {"model.",       {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_QWEN2_MOE] = {"model.",      {llama_attention, qwen2_biases, llama_ffn, qwen3_moe_ffn, qwen2_moe_shared, llama_end}, {mixtral_ffn_later}},
+    [SN_DOTS1]    = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, dots1_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_OLMO2]    = {"model.",       {olmo2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_GEMMA2]   = {"model.",       {gemma2, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},

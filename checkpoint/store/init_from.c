@@ -99,13 +99,15 @@ static enum sn_status from_safetensors(const char *path, const struct sn_config 
                                        struct sn_state *s, struct sn_err *err)
 {
     struct sn_safetensors *st;
-    struct sn_state known = {0}; /* the field has neither biases nor adapters */
+    struct sn_state known = {0};
     const struct sn_model_config *m = &c->model;
+    bool biases =
+        sn_family_traits(m->family)->sigmoid_router; /* adapters the field has in others */
     SN_TRY(sn_state_check_boxes(s, err));
     SN_TRY(sn_safetensors_open(&st, path, err));
     enum sn_status status = sn_init_check_field(path, c, s->rank, err);
     if (status == SN_OK)
-        status = without(&known, s, (struct lacks){true, true}, err);
+        status = without(&known, s, (struct lacks){!biases, true}, err);
     if (status == SN_OK)
         status = sn_hf_fit(st, path, m, known.all, known.n_all, err);
     if (status == SN_OK)

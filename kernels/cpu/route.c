@@ -6,6 +6,11 @@
  *   Load Balancing", arXiv 2408.15664, equation 3), which w does not see
  *   dlogit_j = w_j (dw_j - sum_i w_i dw_i)                            of those k
  *   of_all   w_j = p_j                 dlogit_e = p_e (dw_e - sum_j p_j dw_j), dw 0 of others
+ *   sigmoid  s_e = sigmoid(logit_e) for p_e in the choice; w_j = s_j / sum_i s_i of those k, or s_j
+ *            ds_j = (dw_j - sum_i w_i dw_i) / sum_i s_i, or dw_j;   dlogit_j = s_j (1 - s_j) ds_j
+ *            (DeepSeek-AI, "DeepSeek-V3", arXiv 2412.19437, 2.1.2)
+ *   groups   the choice is among experts of those groups whose score is most: of a group its largest
+ *            (DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.2.2), with sigmoid the sum of its two
  *   of a sparsemixer: kernels/mixer.h
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
  *   dense    w = p of all E            dlogit_e = p_e (dw_e - sum_i p_i dw_i), and of
@@ -54,14 +59,67 @@ static bool is_taken(int32_t e, const int32_t *choice, int64_t j)
     return taken;
 }
 
+/* Groups of `each` experts, those of which may be chosen as bits. */
+struct groups {
+    uint64_t open;
+    int64_t each;
+};
+
+static bool may_be(const struct groups *g, int32_t e)
+{
+    return g->open >> e / g->each & 1;
+}
+
 /* The largest of x that is not among the first j choices; of NaNs the first. */
-static int32_t best(const float *x, int64_t n, const int32_t *choice, int64_t j)
+static int32_t best(const float *x, int64_t n, const struct groups *g, const int32_t *choice,
+                    int64_t j)
 {
     int32_t found = -1;
     for (int32_t e = 0; e < n; e++)
-        if (!is_taken(e, choice, j) && (found < 0 || x[e] > x[found]))
+        if (may_be(g, e) && !is_taken(e, choice, j) && (found < 0 || x[e] > x[found]))
             found = e;
     return found;
+}
+
+/* The largest score of a group, or the sum of its two largest. */
+static float score_of_group(const float *x, int64_t n, bool two)
+{
+    float first = -INFINITY, second = -INFINITY;
+    for (int64_t e = 0; e < n; e++) {
+        second = x[e] > first ? first : x[e] > second ? x[e] : second;
+        first = x[e] > first ? x[e] : first;
+    }
+    return two && n > 1 ? first + second : first;
+}
+
+static struct groups groups_of(const struct sn_experts_attr *a, const float *x, int64_t n)
+{
+    struct groups g = {1, n};
+    float score[64];
+    if (a->groups <= 1)
+        return g;
+    g = (struct groups){0, n / a->groups};
+    for (int64_t i = 0; i < a->groups; i++)
+        score[i] = score_of_group(x + i * g.each, g.each, a->sigmoid);
+    for (int64_t k = 0; k < a->top_groups; k++) {
+        int64_t found = -1;
+        for (int64_t i = 0; i < a->groups; i++)
+            if (!(g.open >> i & 1) && (found < 0 || score[i] > score[found]))
+                found = i;
+        g.open |= (uint64_t)1 << found;
+    }
+    return g;
+}
+
+static float sigmoid(float x)
+{
+    return (float)(1.0 / (1.0 + exp(-(double)x)));
+}
+
+/* What weights are multiplied by. */
+static double scale_of(const struct sn_args *a)
+{
+    return a->attr.experts.route_scale > 0 ? (double)a->attr.experts.route_scale : 1.0;
 }
 
 /* What the choice goes by: the logits, or what a bias makes of them in `room`. */
@@ -69,6 +127,10 @@ static const float *scores(const struct sn_args *a, int64_t r, float room[SN_TIL
 {
     const float *x = floats(&a->in[SN_ROUTE_LOGITS], r), *bias = a->in[SN_ROUTE_BIAS].p;
     int64_t n = a->in[SN_ROUTE_LOGITS].cols;
+    for (int64_t e = 0; e < n && a->attr.experts.sigmoid; e++)
+        room[e] = sigmoid(x[e]) + (bias ? bias[e] : 0.0f);
+    if (a->attr.experts.sigmoid)
+        return room;
     if (!bias)
         return x;
     struct row row = row_of(x, n);
@@ -99,7 +161,8 @@ struct turn {
 /* Its probabilities, and the largest of them. */
 static int32_t mix(const struct turn *t, float p[SN_TILE_COLS])
 {
-    int32_t top = best(t->x, t->n, t->choice, t->j);
+    const struct groups all = {1, t->n};
+    int32_t top = best(t->x, t->n, &all, t->choice, t->j);
     float z = t->x[top];
     double sum = 0;
     for (int32_t e = 0; e < t->n; e++) {
@@ -150,20 +213,23 @@ static void route_row(const struct sn_args *a, int64_t r)
     float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), room[SN_TILE_COLS];
     int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     const float *score = scores(a, r, room);
-    int64_t k = a->out[SN_ROUTE_W].cols;
-    double sum = 0;
+    int64_t k = a->out[SN_ROUTE_W].cols, n = a->in[SN_ROUTE_LOGITS].cols;
+    struct groups g = groups_of(&a->attr.experts, score, n);
+    bool sigmoids = a->attr.experts.sigmoid;
+    double sum = 0, scale = scale_of(a);
     for (int64_t j = 0; j < k; j++)
-        choice[j] = best(score, a->in[SN_ROUTE_LOGITS].cols, choice, j);
-    double lse = a->attr.experts.of_all ? row_of(x, a->in[SN_ROUTE_LOGITS].cols).lse : 0;
+        choice[j] = best(score, n, &g, choice, j);
+    double lse = a->attr.experts.of_all && !sigmoids ? row_of(x, n).lse : 0;
     for (int64_t j = 0; j < k && a->attr.experts.of_all; j++)
-        w[j] = (float)exp((double)x[choice[j]] - lse);
+        w[j] = (float)(scale * (sigmoids ? (double)sigmoid(x[choice[j]])
+                                         : exp((double)x[choice[j]] - lse)));
     float max = largest(x, choice, k);
     for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++) {
-        w[j] = sn_expf(x[choice[j]] - max);
+        w[j] = sigmoids ? sigmoid(x[choice[j]]) : sn_expf(x[choice[j]] - max);
         sum += (double)w[j];
     }
     for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++)
-        w[j] = (float)((double)w[j] / sum);
+        w[j] = (float)(scale * ((double)w[j] / (sigmoids ? sum + 1e-20 : sum)));
 }
 
 static void dense_row(const struct sn_args *a, int64_t r)
@@ -287,7 +353,26 @@ static void weights_gradient(const struct sn_args *a, int64_t r, float *d)
     for (int64_t j = 0; j < k; j++)
         mean += (double)sn_expf(x[choice[j]] - max) / sum * (double)dw[j];
     for (int64_t j = 0; j < k; j++)
-        d[choice[j]] = (float)((double)sn_expf(x[choice[j]] - max) / sum * ((double)dw[j] - mean));
+        d[choice[j]] = (float)(scale_of(a) * ((double)sn_expf(x[choice[j]] - max) / sum *
+                                              ((double)dw[j] - mean)));
+}
+
+/* Of weights by sigmoids, each alone or over their sum. */
+static void sigmoid_gradient(const struct sn_args *a, int64_t r, float *d)
+{
+    const float *dw = floats(&a->in[SN_ROUTE_DX_DW], r), *x = floats(&a->in[SN_ROUTE_DX_LOGITS], r);
+    const int32_t *choice = sn_mat_row(&a->in[SN_ROUTE_DX_CHOICE], r);
+    int64_t k = a->in[SN_ROUTE_DX_DW].cols;
+    double sum = 0, mean = 0;
+    for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++)
+        sum += (double)sigmoid(x[choice[j]]);
+    for (int64_t j = 0; j < k && !a->attr.experts.of_all; j++)
+        mean += (double)sigmoid(x[choice[j]]) / sum * (double)dw[j];
+    double each = scale_of(a) / (a->attr.experts.of_all ? 1 : sum);
+    for (int64_t j = 0; j < k; j++) {
+        double s = 1.0 / (1.0 + exp(-(double)x[choice[j]]));
+        d[choice[j]] = (float)(each * s * (1 - s) * ((double)dw[j] - mean));
+    }
 }
 
 /* Of weights that are probabilities among all experts. */
@@ -300,9 +385,10 @@ static void part_gradient(const struct sn_args *a, int64_t r, float *d)
     for (int64_t j = 0; j < k; j++)
         mean += exp((double)x[choice[j]] - lse) * (double)dw[j];
     for (int64_t e = 0; e < n; e++)
-        d[e] = (float)(-exp((double)x[e] - lse) * mean);
+        d[e] = (float)(scale_of(a) * (-exp((double)x[e] - lse) * mean));
     for (int64_t j = 0; j < k; j++)
-        d[choice[j]] = (float)(exp((double)x[choice[j]] - lse) * ((double)dw[j] - mean));
+        d[choice[j]] =
+            (float)(scale_of(a) * (exp((double)x[choice[j]] - lse) * ((double)dw[j] - mean)));
 }
 
 /* Of the weights, all of which are probabilities, and of the information. */
@@ -351,6 +437,7 @@ static void dx_row(const struct sn_args *a, int64_t r)
         d[e] = 0;
     (a->attr.experts.dense         ? dense_gradient
      : a->attr.experts.sparsemixer ? mixer_gradient
+     : a->attr.experts.sigmoid     ? sigmoid_gradient
      : a->attr.experts.of_all      ? part_gradient
                                    : weights_gradient)(a, r, d);
     if (a->in[SN_ROUTE_DX_COUNTS].p)

@@ -7,10 +7,16 @@
 
 static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r, int lane)
 {
+    const struct sn_experts_attr &x = a.attr.experts;
+    int64_t n = a.in[SN_ROUTE_LOGITS].cols;
     struct sn_scores s = {sn_floats(a.in[SN_ROUTE_LOGITS], r), (const float *)a.in[SN_ROUTE_BIAS].p,
-                          0};
-    if (s.bias)
-        s.lse = sn_lse_of(s.x, a.in[SN_ROUTE_LOGITS].cols, lane);
+                          0, x.sigmoid, 1, n};
+    if (s.bias && !s.sigmoid)
+        s.lse = sn_lse_of(s.x, n, lane);
+    if (x.groups > 1) {
+        s.each = n / x.groups;
+        s.open = sn_open_groups(s, x.groups, x.top_groups, lane);
+    }
     return s;
 }
 
@@ -33,11 +39,16 @@ static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
         float max = sn_largest(row, choice, k);
         double sum = 0;
         for (int64_t j = 0; j < k; j++)
-            sum += (double)expf(row[choice[j]] - max);
-        if (a.attr.experts.of_all)
+            sum += (double)(score.sigmoid ? sn_sigmoid(row[choice[j]]) : expf(row[choice[j]] - max));
+        if (a.attr.experts.of_all && !score.sigmoid)
             sum = exp(sn_lse_of(row, x.cols, lane) - (double)max);
+        else if (score.sigmoid)
+            sum = a.attr.experts.of_all ? 1 : sum + 1e-20;
         for (int64_t j = lane; j < k; j += SN_WARP)
-            w[j] = (float)((double)expf(row[choice[j]] - max) / sum);
+            w[j] = (float)(sn_route_scale(a) *
+                           ((double)(score.sigmoid ? sn_sigmoid(row[choice[j]])
+                                                   : expf(row[choice[j]] - max)) /
+                            sum));
     }
 }
 

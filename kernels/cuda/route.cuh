@@ -76,15 +76,93 @@ static __device__ __forceinline__ bool sn_is_taken(int32_t e, const int32_t *cho
     return taken;
 }
 
-/* What the choice goes by: the logits, or with a bias the softmax of all of them plus it. */
+static __device__ __forceinline__ float sn_sigmoid(float x)
+{
+    return (float)(1.0 / (1.0 + exp(-(double)x)));
+}
+
+/* What weights are multiplied by. */
+static __device__ __forceinline__ double sn_route_scale(const struct sn_args &a)
+{
+    return a.attr.experts.route_scale > 0 ? (double)a.attr.experts.route_scale : 1.0;
+}
+
+/* What the choice goes by: the logits, or with a bias the softmax of all of them plus it, or sigmoids;
+ * of groups of `each` experts those of `open`, as bits. */
 struct sn_scores {
     const float *x, *bias;
     double lse;
+    bool sigmoid;
+    uint64_t open;
+    int64_t each;
     __device__ __forceinline__ float at(int64_t e) const
     {
+        if (sigmoid)
+            return sn_sigmoid(x[e]) + (bias ? bias[e] : 0.0f);
         return bias ? (float)exp((double)x[e] - lse) + bias[e] : x[e];
     }
+    __device__ __forceinline__ bool may_be(int64_t e) const
+    {
+        return open >> e / each & 1;
+    }
 };
+
+/* For all lanes: the largest score of a group, or the sum of its two largest. */
+static __device__ inline float sn_score_of_group(const struct sn_scores &x, int64_t begin, int lane)
+{
+    float first = -INFINITY, second = -INFINITY;
+    for (int64_t e = begin + lane; e < begin + x.each; e += SN_WARP) {
+        float s = x.at(e);
+        second = s > first ? first : s > second ? s : second;
+        first = s > first ? s : first;
+    }
+#pragma unroll
+    for (int d = SN_WARP / 2; d > 0; d /= 2) {
+        float f = __shfl_xor_sync((unsigned)SN_ALL_LANES, first, d);
+        float s = __shfl_xor_sync((unsigned)SN_ALL_LANES, second, d);
+        float low = first < f ? first : f;
+        first = first < f ? f : first;
+        second = s > second ? s : second;
+        second = low > second ? low : second;
+    }
+    return x.sigmoid && x.each > 1 ? first + second : first;
+}
+
+/* For all lanes: which groups are open. Lane i has the scores of groups i and i + 32. */
+static __device__ inline uint64_t sn_open_groups(const struct sn_scores &x, int groups, int top,
+                                                 int lane)
+{
+    float own[2] = {0, 0};
+    uint64_t open = 0;
+    for (int g = 0; g < groups; g++) {
+        float s = sn_score_of_group(x, g * x.each, lane);
+        if (g % SN_WARP == lane)
+            own[g / SN_WARP] = s;
+    }
+    for (int k = 0; k < top; k++) {
+        int32_t found = -1;
+        float most = 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int32_t g = lane + i * SN_WARP;
+            if (g < groups && !(open >> g & 1) && sn_beats(own[i], g, most, found)) {
+                most = own[i];
+                found = g;
+            }
+        }
+#pragma unroll
+        for (int d = SN_WARP / 2; d > 0; d /= 2) {
+            float v = __shfl_xor_sync((unsigned)SN_ALL_LANES, most, d);
+            int32_t g = __shfl_xor_sync((unsigned)SN_ALL_LANES, found, d);
+            if (sn_beats(v, g, most, found)) {
+                most = v;
+                found = g;
+            }
+        }
+        open |= (uint64_t)1 << found;
+    }
+    return open;
+}
 
 /* The largest chosen logit. */
 static __device__ __forceinline__ float sn_largest(const float *x, const int32_t *choice, int64_t k)
@@ -105,7 +183,7 @@ static __device__ inline int32_t sn_best(const struct sn_scores &x, int64_t n,
     int32_t found = -1, first = INT32_MAX;
     float top = 0;
     for (int32_t e = lane; e < n; e += SN_WARP) {
-        if (sn_is_taken(e, choice, j))
+        if (!x.may_be(e) || sn_is_taken(e, choice, j))
             continue;
         first = e < first ? e : first;
         float own = x.at(e);
@@ -153,7 +231,7 @@ struct sn_turn {
 
 static __device__ inline void sn_mix(struct sn_turn &t, int64_t j, int lane)
 {
-    const struct sn_scores all = {t.x, NULL, 0};
+    const struct sn_scores all = {t.x, NULL, 0, false, 1, t.n};
     double sum = 0;
     t.j = j;
     t.top = sn_best(all, t.n, t.choice, j, lane);

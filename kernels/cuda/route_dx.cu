@@ -128,12 +128,40 @@ static __global__ void __launch_bounds__(SN_BLOCK) route_dx(const struct sn_args
         for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
             float d[1] = {0};
             if (a.attr.experts.of_all)
-                d[0] = (float)(-(double)expf(x[e] - max) / sum * mean);
+                d[0] = (float)(sn_route_scale(a) * (-(double)expf(x[e] - max) / sum * mean));
             for (int64_t j = 0; j < k; j++)
                 if (choice[j] == e)
-                    d[0] = (float)((double)expf(x[e] - max) / sum * ((double)dw[j] - mean));
+                    d[0] = (float)(sn_route_scale(a) *
+                                   ((double)expf(x[e] - max) / sum * ((double)dw[j] - mean)));
             if (a.in[SN_ROUTE_DX_COUNTS].p)
                 d[0] += loss_term(a, x, e, t);
+            sn_any::store(dx, r, e, d);
+        }
+    }
+}
+
+/* Of weights by sigmoids, each alone or over their sum. */
+static __global__ void __launch_bounds__(SN_BLOCK) route_sigmoid_dx(const struct sn_args a)
+{
+    const struct sn_mat &dx = a.out[SN_ROUTE_DX_DLOGITS];
+    int lane = (int)threadIdx.x % SN_WARP;
+    int64_t k = a.in[SN_ROUTE_DX_DW].cols;
+    for (int64_t r = sn_warp_number(); r < dx.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
+        const float *dw = sn_floats(a.in[SN_ROUTE_DX_DW], r),
+                    *x = sn_floats(a.in[SN_ROUTE_DX_LOGITS], r);
+        const int32_t *choice = sn_choices(a.in[SN_ROUTE_DX_CHOICE], r);
+        double sum = 0, mean = 0;
+        for (int64_t j = 0; j < k && !a.attr.experts.of_all; j++)
+            sum += (double)sn_sigmoid(x[choice[j]]);
+        for (int64_t j = 0; j < k && !a.attr.experts.of_all; j++)
+            mean += (double)sn_sigmoid(x[choice[j]]) / sum * (double)dw[j];
+        double each = sn_route_scale(a) / (a.attr.experts.of_all ? 1 : sum);
+        for (int64_t e = lane; e < dx.cols; e += SN_WARP) {
+            float d[1] = {0};
+            double s = 1.0 / (1.0 + exp(-(double)x[e]));
+            for (int64_t j = 0; j < k; j++)
+                if (choice[j] == e)
+                    d[0] = (float)(each * s * (1 - s) * ((double)dw[j] - mean));
             sn_any::store(dx, r, e, d);
         }
     }
@@ -144,6 +172,7 @@ SN_CUDA_OP(route_dx)
     return sn_launch(cx,
                      a->attr.experts.dense         ? route_all_dx
                      : a->attr.experts.sparsemixer ? route_mixed_dx
+                     : a->attr.experts.sigmoid     ? route_sigmoid_dx
                                                    : route_dx,
                      sn_shape_line(a->out[SN_ROUTE_DX_DLOGITS].rows * SN_WARP), *a);
 }

@@ -42,6 +42,7 @@ struct sn_traits {
     bool grouped_heads;     /* model.kv_heads may be fewer than model.heads */
     bool parallel_residual; /* the default; where it is false, true is refused */
     bool shared_gate;       /* what shared experts give is times the sigmoid of a product with x */
+    bool sigmoid_router;    /* routers are of sigmoids, with a bias of the choice */
     bool experts;           /* a feed-forward part of experts, never without; else never with */
     int ffn;                /* the default, times model.hidden; 0: to be named */
 };
@@ -81,6 +82,11 @@ struct sn_traits {
     ROW(SN_QWEN3_MOE, "qwen3-moe",                                                                 \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
         .experts = true, .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)           \
+    /* Huo et al. 2025 (arXiv 2506.05767, 2), with the router of DeepSeek-V3 */                    \
+    ROW(SN_DOTS1, "dots1",                                                                         \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
+        .experts = true, .sigmoid_router = true,                                                   \
+        .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
     /* OLMo et al. 2025 (arXiv 2501.00656, 2.1) */                                                 \
     ROW(SN_OLMO2, "olmo2",                                                                         \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .norm_at = SN_NORM_AFTER,            \

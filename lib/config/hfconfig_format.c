@@ -67,6 +67,13 @@ static enum sn_status check_mask(const struct sn_hf_type *t, const struct sn_mod
                          alien, sn_family_name(m->family));
 }
 
+/* Of any width, or as wide as so many experts. */
+static bool knows_shared(const struct sn_hf_type *t, const struct sn_experts_config *x)
+{
+    return sn_hf_type_has(t, "experts.shared_ffn") ||
+           (x->shared_ffn == 0 && sn_hf_type_has(t, "experts.shared"));
+}
+
 static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_model_config *m,
                                   struct sn_err *err)
 {
@@ -91,11 +98,13 @@ static enum sn_status check_model(const struct sn_hf_type *t, const struct sn_mo
             "of layers with a window; want a number",
             sn_family_name(m->family));
     const struct sn_experts_config *x = &m->experts;
+    bool sigmoids = sn_family_traits(m->family)->sigmoid_router;
     const char *alien = x->every > 1 && !sn_hf_type_has(t, "experts.every") ? "every"
-                        : x->shared > 0 && !sn_hf_type_has(t, "experts.shared_ffn") ? "shared"
+                        : x->shared > 0 && !knows_shared(t, x)              ? "shared"
                         : x->capacity_factor > 0                            ? "capacity_factor"
-                        : x->bias != SN_BIAS_NONE                           ? "bias"
+                        : x->bias != SN_BIAS_NONE && !sigmoids              ? "bias"
                         : x->router == SN_ROUTER_SPARSEMIXER                ? "router"
+                        : x->router == SN_ROUTER_SIGMOID && !sigmoids       ? "router"
                                                                             : NULL;
     if (x->count > 0 && alien)
         return sn_fail(err, SN_EINPUT,
@@ -126,6 +135,9 @@ static void say_all(struct sn_model_config *m)
         m->rope_scaling.original_seq = m->seq;
     m->dense_ffn = m->dense_ffn > 0 ? m->dense_ffn : m->ffn;
     m->experts.shared_ffn = (int)sn_model_shared_ffn(m);
+    m->experts.groups = m->experts.groups > 0 ? m->experts.groups : 1;
+    m->experts.top_groups = m->experts.top_groups > 0 ? m->experts.top_groups : 1;
+    m->experts.route_scale = m->experts.route_scale > 0 ? m->experts.route_scale : 1;
     m->embed_scale = m->embed_scale > 0 ? m->embed_scale : 1;
     m->rope_local_theta = m->rope_local_theta > 0 ? m->rope_local_theta : m->rope_theta;
     m->residual_scale = m->residual_scale > 0 ? m->residual_scale : 1;
@@ -363,7 +375,8 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
         break;
     case SN_HF_DENSE:
         sn_str_add(out,
-                   "`model.experts.from`: a list of the first layers, which have no experts beside those by "
+                   "`model.experts.from`: a list of the first layers, which have no experts beside "
+                   "those by "
                    "`%s`; left out: none",
                    row->ours);
         break;

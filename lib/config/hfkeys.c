@@ -61,6 +61,8 @@ static const char *special_key(const struct sn_model_config *m, int i)
                {"logit_cap", m->logit_cap > 0},
                {"attention_bias", m->attention_bias},
                {"experts.from", m->experts.from > 0},
+               {"experts.groups", m->experts.groups > 1},
+               {"experts.route_scale", m->experts.route_scale > 0 && m->experts.route_scale != 1},
                {"mlp_bias", m->mlp_bias},
                {"residual_scale", m->residual_scale > 0 && m->residual_scale != 1},
                {"logits_divisor", m->logits_divisor > 0 && m->logits_divisor != 1}};

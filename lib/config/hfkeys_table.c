@@ -372,6 +372,31 @@ static const struct sn_hf_key qwen2_moe_keys[] = {
     {.name = NULL},
 };
 
+/* Its code has norms of q and k for each head, and a bias of the choice in routers of sigmoids, without keys for them. */
+static const struct sn_hf_key dots1_keys[] = {
+    {USED("num_key_value_heads", "kv_heads", "32"), NULL_OK},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {USED("n_routed_experts", "experts.count", REQUIRED)},
+    {ALIAS("num_local_experts", "n_routed_experts")},
+    {USED("num_experts_per_tok", "experts.top_k", REQUIRED)},
+    {USED("n_shared_experts", "experts.shared", REQUIRED)},
+    {USED("moe_intermediate_size", "ffn", "1408")},
+    {USED("intermediate_size", "dense_ffn", "10944")},
+    {USED("n_group", "experts.groups", "1")},
+    {USED("topk_group", "experts.top_groups", "1")},
+    {USED("norm_topk_prob", "experts.unnormalised", "false"), NEGATED},
+    {USED("routed_scaling_factor", "experts.route_scale", "1.0")},
+    {USED("first_k_dense_replace", "experts.from", "0")},
+    {USED("attention_bias", "attention_bias", "false")},
+    {FIXED("sliding_window", "a window that cuts something off is not built", "null", "4096"), WRITTEN}, /* from max_window_layers on */
+    {REPEAT("max_window_layers", "num_hidden_layers")},
+    {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true},
+    {INERT("output_router_logits", "what a call returns; there is no loss of routers")},
+    {.name = NULL},
+};
+
 #define DENSE  swiglu_keys, dense_keys
 #define ROTARY whole_heads_keys, sn_hf_rope_type_keys, sn_hf_rope_keys, sn_hf_base_keys
 
@@ -388,6 +413,7 @@ const struct sn_hf_type sn_hf_types[] = {
     {"qwen3", SN_QWEN3, "Qwen3ForCausalLM", {DENSE, untied_keys, qwen3_keys, qwen_window_keys, ROTARY}},
     {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
     {"qwen2_moe", SN_QWEN2_MOE, "Qwen2MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen2_moe_keys, ROTARY}},
+    {"dots1", SN_DOTS1, "Dots1ForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, dots1_keys, ROTARY}},
     {"olmo2", SN_OLMO2, "Olmo2ForCausalLM", {DENSE, untied_keys, head_dim_keys, olmo2_keys, ROTARY}},
     {"phi3", SN_PHI3, "Phi3ForCausalLM", {DENSE, untied_keys, head_dim_keys, phi3_keys, sn_hf_rope_keys, sn_hf_base_keys}},
     {"gemma2", SN_GEMMA2, "Gemma2ForCausalLM", {gemma_keys, tied_keys, gemma2_keys, ROTARY}},

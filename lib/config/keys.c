@@ -60,7 +60,7 @@ static const char *const channels[] = {"auto", "host", NULL};
 static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
 static const char *const bits[] = {"layout", "all", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
-static const char *const routers[] = {"softmax", "sparsemixer", "dense", NULL};
+static const char *const routers[] = {"softmax", "sparsemixer", "dense", "sigmoid", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const ropes[] = {"default", "linear",   "dynamic", "yarn",
                                     "llama3",  "longrope", NULL};
@@ -257,19 +257,25 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 4194304, "features"), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
     {ROW("model.experts.capacity_factor", FLOAT, AT(model.experts.capacity_factor), "Tokens of a sequence that may visit an expert, times the mean; the others pass it by. 0: all of them."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count)."),
-        RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES, FREE},
+    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count); not with router: sigmoid."),
+        RANGE(0, 1e6L, NULL), DERIVED("0 with router: sigmoid, 0.01 otherwise"), DECIDES, FREE},
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES, FREE},
-    {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits."),
-        NAMES(routers), DEFAULT("softmax"), DECIDES},
-    {ROW("model.experts.unnormalised", BOOL, AT(model.experts.unnormalised), "A token's experts are weighed by the softmax of all logits, not of theirs among themselves; for router: softmax."), DEFAULT("false"), DECIDES, QUIET},
+    {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits; sigmoid: the top_k largest sigmoids of logits, over their sum (DeepSeek-V3)."),
+        NAMES(routers), DERIVED("sigmoid for dots1, softmax otherwise"), DECIDES},
+    {ROW("model.experts.unnormalised", BOOL, AT(model.experts.unnormalised), "A token's experts are weighed by the softmax of all logits, not of theirs among themselves; with router: sigmoid by their sigmoids, not over their sum."), DEFAULT("false"), DECIDES, QUIET},
+    {ROW("model.experts.groups", INT, AT(model.experts.groups), "Groups of experts, in order and as large; a token visits those of model.experts.top_groups of them: whose largest score, with router: sigmoid the sum of whose two largest, is most. For router: softmax and sigmoid."),
+        RANGE(1, 64, "groups"), DEFAULT("1"), DECIDES, QUIET},
+    {ROW("model.experts.top_groups", INT, AT(model.experts.top_groups), "Groups that a token's experts are of."),
+        RANGE(1, 64, "groups"), DEFAULT("1"), DECIDES, QUIET},
+    {ROW("model.experts.route_scale", FLOAT, AT(model.experts.route_scale), "What weights of experts are multiplied by, for router: softmax and sigmoid."),
+        RANGE(1e-6L, 1e6L, NULL), DEFAULT("1.0"), DECIDES, QUIET},
     {ROW("model.experts.mixer_range", FLOAT, AT(model.experts.mixer_range), "Experts whose logit z is at most mixer_range (|z| + |z*|) below the largest one, z*, are those that a sparsemixer draws among; no effect with another router."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.01"), DECIDES},
     {ROW("model.experts.jitter", FLOAT, AT(model.experts.jitter), "Noise on what routers see in training: each feature times a number of 1 - jitter .. 1 + jitter; 0: none."),
         RANGE(0, 0.99L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.experts.bias", ENUM, AT(model.experts.bias), "Balancing by a bias that routers add to their probabilities for the choice alone; loss-free: moved after each step by what experts got. Set aux_loss to 0 to balance by it alone."),
-        NAMES(biases), DEFAULT("none"), DECIDES},
+        NAMES(biases), DERIVED("loss-free for dots1, none otherwise"), DECIDES},
     {ROW("model.experts.bias_rate", FLOAT, AT(model.experts.bias_rate), "What a bias moves by in a step; no effect while bias is none."),
         RANGE(0, 1, NULL), DEFAULT("0.001"), DECIDES, FREE},
 

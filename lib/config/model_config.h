@@ -12,7 +12,8 @@
 enum sn_router {
     SN_ROUTER_SOFTMAX,
     SN_ROUTER_SPARSEMIXER,
-    SN_ROUTER_DENSE /* in training; otherwise softmax */
+    SN_ROUTER_DENSE, /* in training; otherwise softmax */
+    SN_ROUTER_SIGMOID
 };
 
 enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
@@ -30,6 +31,9 @@ struct sn_experts_config {  /* of a layer that has experts */
     double jitter; /* of routers' inputs in training: factors 1 - jitter .. 1 + jitter */
     enum sn_router router;
     bool unnormalised;  /* weights of a token's experts are probabilities among all of them */
+    int groups;         /* of experts; a token's are of top_groups of them */
+    int top_groups;
+    double route_scale; /* of weights */
     double mixer_range; /* of a sparsemixer: how near the largest logit what may be drawn is */
 };
 

@@ -25,6 +25,15 @@ enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_sett
         x->shared = x->shared_ffn / m->ffn;
         x->shared_ffn = 0;
     }
+    bool sigmoid = sn_family_traits(m->family)->sigmoid_router;
+    if (!sn_settings_get(s, "model.experts.router"))
+        x->router = sigmoid ? SN_ROUTER_SIGMOID : SN_ROUTER_SOFTMAX;
+    if (!sn_settings_get(s, "model.experts.bias"))
+        x->bias = sigmoid ? SN_BIAS_LOSS_FREE : SN_BIAS_NONE;
+    if (!sn_settings_get(s, "model.experts.aux_loss"))
+        x->aux_loss = x->router == SN_ROUTER_SIGMOID ? 0 : 0.01;
+    if (x->groups == 1)
+        x->top_groups = 1;
     x->from = x->count > 0 ? x->from / x->every * x->every : 0;
     return SN_OK;
 }
@@ -50,6 +59,48 @@ enum sn_status sn_rule_experts_family(const struct sn_config *c, const struct sn
                             sn_families_that(names, has_experts), family);
 }
 
+/* The router of a family with sigmoids, and what routers of sigmoids and in groups go with. */
+static enum sn_status router_fits(const struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    const struct sn_experts_config *x = &c->model.experts;
+    const char *family = sn_family_name(c->model.family);
+    bool sigmoid = x->router == SN_ROUTER_SIGMOID;
+    char near[SN_NEAR_SIZE];
+    if (sn_family_traits(c->model.family)->sigmoid_router && !sigmoid)
+        return sn_settings_fail(s, "model.experts.router", err,
+                                "family %s routes by sigmoids; want sigmoid, or leave it out",
+                                family);
+    if (sn_family_traits(c->model.family)->sigmoid_router && x->bias == SN_BIAS_NONE)
+        return sn_settings_fail(s, "model.experts.bias", err,
+                                "none, but routers of family %s have one; want loss-free, with "
+                                "bias_rate: 0 for one that stays as it is",
+                                family);
+    if (sigmoid && (x->aux_loss > 0 || x->z_loss > 0))
+        return sn_settings_fail(s, x->aux_loss > 0 ? "model.experts.aux_loss" : "model.experts.z_loss",
+                                err,
+                                "%g, but losses of routers are of a softmax, and this router is of "
+                                "sigmoids; want 0, and bias: loss-free",
+                                x->aux_loss > 0 ? x->aux_loss : x->z_loss);
+    if (!sigmoid && x->router != SN_ROUTER_SOFTMAX && (x->groups > 1 || x->route_scale != 1))
+        return sn_settings_fail(s, x->groups > 1 ? "model.experts.groups" : "model.experts.route_scale",
+                                err, "is built for router: softmax and sigmoid; want 1, or one of them");
+    if (x->count % x->groups)
+        return sn_settings_fail(s, "model.experts.groups", err,
+                                "%d does not divide model.experts.count (%d); nearest that do: %s",
+                                x->groups, x->count, sn_near_divisors(near, x->count, x->groups));
+    if (x->top_groups > x->groups)
+        return sn_settings_fail(s, "model.experts.top_groups", err,
+                                "%d is more than model.experts.groups (%d); want at most that",
+                                x->top_groups, x->groups);
+    if (x->count / x->groups * x->top_groups < x->top_k)
+        return sn_settings_fail(s, "model.experts.top_groups", err,
+                                "%d groups have %d experts, fewer than a token visits "
+                                "(model.experts.top_k: %d); want more",
+                                x->top_groups, x->count / x->groups * x->top_groups, x->top_k);
+    return SN_OK;
+}
+
 enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settings *s,
                                struct sn_err *err)
 {
@@ -71,6 +122,7 @@ enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settin
                                 "%d leaves no layer with experts, of %d (model.layers) every %d; "
                                 "want less",
                                 x->from, m->layers, x->every);
+    SN_TRY(router_fits(c, s, err));
     if (x->router == SN_ROUTER_SPARSEMIXER && x->top_k > 2)
         return sn_settings_fail(s, "model.experts.top_k", err,
                                 "%d, but a sparsemixer (model.experts.router) draws one expert or "

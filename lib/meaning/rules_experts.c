@@ -42,7 +42,11 @@ static enum sn_status by_rows(const struct sn_visit *s, int in, uint64_t name, i
 static uint64_t name_of_router(const struct sn_visit *s, uint64_t what)
 {
     const struct sn_experts_attr *a = &s->op->attr.experts;
-    uint64_t name = sn_name(SN_OP_ROUTE, what + (a->sparsemixer ? 16 : 0) + (a->of_all ? 32 : 0));
+    uint64_t name = sn_name(SN_OP_ROUTE, what + (a->sparsemixer ? 16 : 0) + (a->of_all ? 32 : 0) + (a->sigmoid ? 64 : 0));
+    if (a->groups > 1)
+        name = sn_field_mix(name, (uint64_t)a->groups << 32 | (uint64_t)a->top_groups);
+    if (a->route_scale > 0)
+        name = sn_name_float(name, a->route_scale);
     return a->sparsemixer ? sn_name_float(sn_field_mix(name, s->op->attr.random.site), a->range)
                           : name;
 }

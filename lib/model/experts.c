@@ -76,7 +76,12 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->attr.random.site = sn_model_site(b, 3);
     n->attr.experts.sparsemixer = c->experts.router == SN_ROUTER_SPARSEMIXER;
     n->attr.experts.dense = c->experts.router == SN_ROUTER_DENSE;
-    n->attr.experts.of_all = c->experts.router == SN_ROUTER_SOFTMAX && c->experts.unnormalised;
+    n->attr.experts.sigmoid = c->experts.router == SN_ROUTER_SIGMOID;
+    n->attr.experts.of_all = c->experts.unnormalised && (n->attr.experts.sigmoid ||
+                                                         c->experts.router == SN_ROUTER_SOFTMAX);
+    n->attr.experts.groups = c->experts.groups > 1 ? c->experts.groups : 0;
+    n->attr.experts.top_groups = c->experts.groups > 1 ? c->experts.top_groups : 0;
+    n->attr.experts.route_scale = c->experts.route_scale == 1 ? 0 : (float)c->experts.route_scale;
     n->attr.experts.range = (float)c->experts.mixer_range;
     n->attr.experts.aux_loss = (float)c->experts.aux_loss;
     n->attr.experts.z_loss = (float)c->experts.z_loss;

@@ -57,6 +57,16 @@ static void route_of_all(struct kt *k, enum sn_op_kind kind)
     k->a.attr.experts.of_all = true;
 }
 
+static void route_sigmoid(struct kt *k, enum sn_op_kind kind)
+{
+    route(k, kind);
+    k->a.attr.experts.sigmoid = true;
+    k->a.attr.experts.route_scale = 2.5f;
+    k->a.attr.experts.groups = 8;
+    k->a.attr.experts.top_groups = 4;
+    k->a.in[SN_ROUTE_DX_COUNTS] = (struct sn_mat){0};
+}
+
 static void mix(struct kt *k, enum sn_op_kind kind)
 {
     int64_t t = size(512, 16);

@@ -433,6 +433,8 @@ static const struct {
     {SN_OP_ROUTE_DX, "ROUTE_DX", route, 1e-5},
     {SN_OP_ROUTE, "ROUTE among all", route_of_all, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX among all", route_of_all, 1e-5},
+    {SN_OP_ROUTE, "ROUTE of sigmoids", route_sigmoid, 1e-6},
+    {SN_OP_ROUTE_DX, "ROUTE_DX of sigmoids", route_sigmoid, 1e-5},
     {SN_OP_ROUTE, "ROUTE of a sparsemixer", mix, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
     {SN_OP_MOE_PERMUTE, "MOE_PERMUTE", place, 0},

@@ -24,7 +24,7 @@ FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
 CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
            "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config",
            "smollm3": "SmolLM3Config", "granite": "GraniteConfig", "qwen3": "Qwen3Config",
-           "qwen3_moe": "Qwen3MoeConfig", "qwen2_moe": "Qwen2MoeConfig", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config",
+           "qwen3_moe": "Qwen3MoeConfig", "qwen2_moe": "Qwen2MoeConfig", "dots1": "Dots1Config", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config",
            "gemma2": "Gemma2Config", "gemma3_text": "Gemma3TextConfig"}
 
 COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
@@ -68,6 +68,9 @@ PUBLISHED = {
         moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok num_key_value_heads
         output_router_logits qkv_bias rms_norm_eps rope_theta router_aux_loss_coef
         shared_expert_intermediate_size sliding_window use_sliding_window""",
+    "dots1": COMMON + """ attention_bias attention_dropout first_k_dense_replace head_dim max_window_layers
+        moe_intermediate_size n_group n_routed_experts n_shared_experts norm_topk_prob num_experts_per_tok
+        num_key_value_heads rms_norm_eps rope_scaling rope_theta routed_scaling_factor sliding_window topk_group""",
     "olmo2": COMMON + """ attention_bias attention_dropout num_key_value_heads pad_token_id rms_norm_eps
         rope_scaling rope_theta""",
     "phi3": COMMON + """ attention_bias attention_dropout embd_pdrop layer_types num_key_value_heads

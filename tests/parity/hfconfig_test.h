@@ -16,7 +16,7 @@
 
 __attribute__((unused)) static const char *const types[] = {
     "gpt2",  "gpt_neox",  "llama", "mistral", "mixtral",    "qwen2",  "smollm3",    "granite",
-    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text", "qwen2_moe"};
+    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text", "qwen2_moe", "dots1"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 __attribute__((unused)) static bool is_default(const char *ours, const json_t *theirs)
@@ -74,6 +74,11 @@ __attribute__((unused)) static const char *const values[][3] = {
     {"experts.every", "2", "4"},
     {"experts.shared_ffn", "40", "56"},
     {"experts.count", "4", "16"},
+    {"experts.groups", "2", "4"},
+    {"experts.top_groups", "2", "1"},
+    {"experts.route_scale", "2.5", "1.5"},
+    {"experts.from", "1", "2"},
+    {"experts.shared", "1", "2"},
     {"experts.top_k", "2", "3"},
     {"experts.unnormalised", "false", "true"},
     {"experts.aux_loss", "0.25", "0.5"},

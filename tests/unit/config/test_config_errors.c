@@ -174,7 +174,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -182,7 +182,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd, wsd-sqrt or wsd-cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2, gemma3 or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2, gemma3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -220,7 +220,7 @@ static const struct {
      "scheme: auto, or leave the budget out"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
-     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, qwen2-moe or qwen3-moe, not llama; leave "
+     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, qwen2-moe, qwen3-moe or dots1, not llama; leave "
      "model.experts out"},
     {MIXTRAL "}\n" TRAIN "}\n",
      "run.yaml:1:1: model.experts.count: missing; family mixtral wants a number of experts, such "
@@ -246,12 +246,32 @@ static const struct {
     {"model: {family: qwen2-moe, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, shared: 0}}\n" TRAIN "}\n",
      "run.yaml:1:119: model.experts.shared: 0, but family qwen2-moe has a gate over shared experts; "
      "want at least 1"},
+    {MIXTRAL ", experts: {count: 8, router: sigmoid, aux_loss: 0.1}}\n" TRAIN "}\n",
+     "run.yaml:1:139: model.experts.aux_loss: 0.1, but losses of routers are of a softmax, and this "
+     "router is of sigmoids; want 0, and bias: loss-free"},
+    {MIXTRAL ", experts: {count: 8, groups: 3}}\n" TRAIN "}\n",
+     "run.yaml:1:120: model.experts.groups: 3 does not divide model.experts.count (8); nearest that "
+     "do: 2 or 4"},
+    {MIXTRAL ", experts: {count: 8, groups: 4, top_groups: 5}}\n" TRAIN "}\n",
+     "run.yaml:1:135: model.experts.top_groups: 5 is more than model.experts.groups (4); want at most "
+     "that"},
+    {MIXTRAL ", experts: {count: 8, groups: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:92: model.experts.top_groups: 1 groups have 1 experts, fewer than a token visits "
+     "(model.experts.top_k: 2); want more"},
+    {MIXTRAL ", experts: {count: 8, router: dense, route_scale: 2}}\n" TRAIN "}\n",
+     "run.yaml:1:140: model.experts.route_scale: is built for router: softmax and sigmoid; want 1, or "
+     "one of them"},
+    {"model: {family: dots1, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, router: softmax}}\n" TRAIN "}\n",
+     "run.yaml:1:115: model.experts.router: family dots1 routes by sigmoids; want sigmoid, or leave it out"},
+    {"model: {family: dots1, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, bias: none}}\n" TRAIN "}\n",
+     "run.yaml:1:113: model.experts.bias: none, but routers of family dots1 have one; want loss-free, with "
+     "bias_rate: 0 for one that stays as it is"},
     {MIXTRAL ", experts: {count: 8, bias: free}}\n",
      "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
      "run.yaml:1:140: model.experts.bias_rate: -0.1 is outside 0..1"},
     {MIXTRAL ", experts: {count: 8, router: hash}}\n",
-     "run.yaml:1:120: model.experts.router: unknown name 'hash'; want softmax, sparsemixer or dense"},
+     "run.yaml:1:120: model.experts.router: unknown name 'hash'; want softmax, sparsemixer, dense or sigmoid"},
     {MIXTRAL ", experts: {count: 8, top_k: 3, router: sparsemixer}}\n" TRAIN "}\n",
      "run.yaml:1:119: model.experts.top_k: 3, but a sparsemixer (model.experts.router) draws one "
      "expert or two for a token; want 1 or 2, or router: softmax"},
@@ -467,7 +487,7 @@ static const struct {
      "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, olmo2, phi3, gemma2 or gemma3"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2 or gemma3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

@@ -341,7 +341,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe, qwen2_moe, olmo2, phi3, gemma2, "
+                                       "qwen3_moe, qwen2_moe, dots1, olmo2, phi3, gemma2, "
                                        "gemma3_text or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},

@@ -30,7 +30,7 @@ static bool is_nothing(enum sn_family f)
 static void lists_name_who_has_a_trait(void)
 {
     char buf[SN_FAMILIES_SIZE];
-    tap_text(sn_families_that(buf, has_experts), "mixtral, qwen2-moe or qwen3-moe", "three");
+    tap_text(sn_families_that(buf, has_experts), "mixtral, qwen2-moe, qwen3-moe or dots1", "four");
     tap_text(sn_families_that(buf, is_nothing), "", "none");
     (void)sn_families_that(buf, is_gated);
     tap_ok(strstr(buf, "llama") && strstr(buf, " or ") && !strstr(buf, "gpt2"), "several: %s", buf);
