@@ -121,7 +121,7 @@ ok "with it all of them are" test "$all" -gt 20 -a "$(texts "$tmp/70b-zero.yaml"
 cat >"$tmp/mixture.yaml" <<'YAML'
 model: {preset: mixtral-8x7b}
 train: {steps: 5, global_batch: 512, precision: bf16}
-layout: {data: 64, expert: 8, zero: 1, recompute: full, overlap: auto}
+layout: {data: 64, expert: 8, zero: 1, recompute: full, overlap: auto, bucket: 200MiB}
 machine: {preset: dgx-h100, nodes: 8}
 YAML
 run "$plan" "$tmp/mixture.yaml" --ranks 64 --explain 0
