@@ -56,6 +56,7 @@ struct sn_vocab_attr {
     int64_t words; /* of the whole vocabulary; 0: as many as there are columns or rows */
     int64_t first; /* the first word here */
     float cap;     /* of logits z, in whose place are cap tanh(z / cap); 0: none */
+    int32_t sets;  /* CROSS_ENTROPY: of data, that rows are of; AGREE: whose losses are agreed on, too */
     float z_loss;  /* CROSS_ENTROPY: weight of lse^2; AGREE: not 0: its sum is agreed on, too */
 };
 

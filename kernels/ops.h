@@ -140,6 +140,8 @@
  *               row_z in row order to scalars.head_z_sum
  *               out 3 row_ahead[R,1] f32?: how many words of the columns have a greater logit than the
  *               target, or the same and a smaller number; all of them where the loss is NaN
+ *               in 3 sets[R,1] i32? which set of data a row is of: its row_loss is added, in row order, to the
+ *               set's of sn_set_losses(scalars), too, of vocab.sets sets
  * CE_PART       0 logits[R,V], 1 targets[R,1]             0 part[R,3] f32             -
  *               per row (max m, sum exp(logit - m), logit of the target or 0 when it is not among
  *               the columns), over the columns that are words; none: (-inf, 0, 0)
@@ -343,7 +345,7 @@ enum { SN_ADD_A, SN_ADD_B, SN_ADD_Y = 0 };
 /* DROPOUT and JITTER */
 enum { SN_NOISE_X, SN_NOISE_ADDEND, SN_NOISE_Y = 0 };
 enum {
-    SN_CROSS_ENTROPY_LOGITS, SN_CROSS_ENTROPY_TARGETS, SN_CROSS_ENTROPY_PARTS,
+    SN_CROSS_ENTROPY_LOGITS, SN_CROSS_ENTROPY_TARGETS, SN_CROSS_ENTROPY_PARTS, SN_CROSS_ENTROPY_SETS,
     SN_CROSS_ENTROPY_DLOGITS = 0, SN_CROSS_ENTROPY_ROW_LOSS, SN_CROSS_ENTROPY_ROW_Z,
     SN_CROSS_ENTROPY_ROW_AHEAD
 };

@@ -8,6 +8,7 @@
 #ifndef SN_SCALARS_H
 #define SN_SCALARS_H
 
+#include "kernels/both.h"
 #include "kernels/codec_kind.h"
 
 #include <stdint.h>
@@ -73,5 +74,12 @@ struct sn_scalars {
     /* agreed by the step-end all-reduce: sums over ranks */
     double agree[SN_NAGREE + SN_NAGREE_HEAD_Z + SN_NAGREE_CODED + SN_NAGREE_EXACT];
 };
+
+/* Behind the block, where losses are told by set of data: the sum of each set's (then of all ranks'). The
+ * host makes them 0 before a step, operations add. */
+SN_BOTH double *sn_set_losses(struct sn_scalars *s)
+{
+    return (double *)(s + 1);
+}
 
 #endif

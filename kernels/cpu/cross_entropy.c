@@ -148,7 +148,8 @@ SN_KERNEL(sn_cross_entropy)
     const struct sn_mat *x = &a->in[SN_CROSS_ENTROPY_LOGITS],
                         *losses = &a->out[SN_CROSS_ENTROPY_ROW_LOSS],
                         *squares = &a->out[SN_CROSS_ENTROPY_ROW_Z],
-                        *ahead = &a->out[SN_CROSS_ENTROPY_ROW_AHEAD];
+                        *ahead = &a->out[SN_CROSS_ENTROPY_ROW_AHEAD],
+                        *sets = &a->in[SN_CROSS_ENTROPY_SETS];
     struct sn_scalars *s = a->scalars;
     float scale = (float)((double)s->loss_scale / s->targets_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -170,7 +171,10 @@ SN_KERNEL(sn_cross_entropy)
     double shift = a->attr.exact.of ? sn_exact_shift(SN_EXACT_LOSSES, s) : 0;
     for (int64_t r = 0; r < x->rows; r++) {
         double loss = (double)*(const float *)sn_mat_row(losses, r);
-        s->loss_sum += shift != 0 ? sn_exact_round(loss, shift) : loss;
+        loss = shift != 0 ? sn_exact_round(loss, shift) : loss;
+        s->loss_sum += loss;
+        if (sets->p)
+            sn_set_losses(s)[*(const int32_t *)sn_mat_row(sets, r)] += loss;
     }
     for (int64_t r = 0; r < x->rows && squares->p; r++)
         s->head_z_sum += (double)*(const float *)sn_mat_row(squares, r);

@@ -152,6 +152,18 @@ static __device__ double column_sum(const struct sn_mat &m, double *room)
     return sn_row_sum(sum, room);
 }
 
+/* The same of the rows of one set. */
+static __device__ double sum_of_set(const struct sn_args &a, int32_t set, double *room)
+{
+    const struct sn_mat &m = a.out[SN_CROSS_ENTROPY_ROW_LOSS], &sets = a.in[SN_CROSS_ENTROPY_SETS];
+    int64_t each = (m.rows + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
+    double sum = 0;
+    for (int64_t r = first; r < first + each && r < m.rows; r++)
+        if (((const int32_t *)sets.p)[r * sets.ld] == set)
+            sum += (double)((const float *)m.p)[r * m.ld];
+    return sn_row_sum(sum, room);
+}
+
 static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct sn_args a)
 {
     __shared__ double room[SN_WARP], room_of_squares[SN_WARP];
@@ -159,6 +171,12 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct 
     double sum = column_sum(a.out[SN_CROSS_ENTROPY_ROW_LOSS], room);
     double squares =
         has_squares ? column_sum(a.out[SN_CROSS_ENTROPY_ROW_Z], room_of_squares) : 0.0;
+    for (int32_t set = 0; set < a.attr.vocab.sets && a.in[SN_CROSS_ENTROPY_SETS].p; set++) {
+        __syncthreads(); /* the room is that of the sum before */
+        double of_set = sum_of_set(a, set, room);
+        if (threadIdx.x == 0)
+            sn_set_losses(a.scalars)[set] += of_set;
+    }
     if (threadIdx.x != 0)
         return;
     a.scalars->loss_sum += sum;

@@ -89,3 +89,8 @@ bool sn_phase_weights(const struct sn_data_config *d, int phase, double weight[]
     }
     return has_some;
 }
+
+int sn_told_sets(const struct sn_data_config *d)
+{
+    return d->train.n > 1 ? d->train.n : 0;
+}

@@ -63,6 +63,8 @@ struct sn_valid_set {
 int sn_valid_sets(const struct sn_data_config *d);
 struct sn_valid_set sn_valid_set(const struct sn_data_config *d, int i);
 
+/* Sets of data.train whose losses are told one by one: 0 where there is one. */
+int sn_told_sets(const struct sn_data_config *d);
 /* Into weight[] of each set those of a phase of data.phases, or with -1 data.train's own; 0: it has no
  * part. False: none is said, which is by size. */
 bool sn_phase_weights(const struct sn_data_config *d, int phase, double weight[]);

@@ -14,7 +14,7 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     *a = (struct sn_ahead){.tokens = tokens, .micros = micros};
     a->first_sample = sn_alloc_n((size_t)micros, sizeof(*a->first_sample));
     a->starts = l->starts ? (int64_t)micros * l->sequences * l->place.seq : 0;
-    a->loader.ids = sn_alloc_n((size_t)(2 * tokens + a->starts), sizeof(*a->loader.ids));
+    a->loader.ids = sn_alloc_n((size_t)(3 * tokens + a->starts), sizeof(*a->loader.ids));
     if (!a->first_sample || !a->loader.ids) {
         sn_ahead_fini(a);
         return sn_fail(err, SN_ENOMEM, "data: no memory for the next step's %lld tokens",
@@ -24,7 +24,8 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     a->loader = *l;
     a->loader.ids = ids;
     a->loader.targets = ids + tokens;
-    a->loader.starts = a->starts ? ids + 2 * tokens : NULL;
+    a->loader.sets = l->sets ? ids + 2 * tokens : NULL;
+    a->loader.starts = a->starts ? ids + 3 * tokens : NULL;
     return SN_OK;
 }
 
@@ -69,6 +70,8 @@ enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int6
     size_t bytes = (size_t)a->tokens * sizeof(*a->loader.ids);
     memcpy(l->ids, a->loader.ids, bytes);
     memcpy(l->targets, a->loader.targets, bytes);
+    if (l->sets)
+        memcpy(l->sets, a->loader.sets, bytes);
     if (a->starts)
         memcpy(l->starts, a->loader.starts, (size_t)a->starts * sizeof(*l->starts));
     *count = a->count;

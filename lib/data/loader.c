@@ -37,6 +37,8 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     int32_t *all_targets = rows == seq ? targets : l->whole + seq;
     SN_TRY(sn_data_read(d, w.sample, seq, l->config->model.vocab, all_ids, all_targets, err));
     sn_sample_targets(l->config, d, w.sample, all_targets);
+    for (int64_t i = 0; i < rows && l->sets; i++)
+        l->sets[w.row * rows + i] = w.set;
     if (l->starts)
         sn_sample_starts(l->config, d, w.sample, w.length, l->starts + w.row * seq);
     if (rows < seq)
@@ -58,12 +60,20 @@ static struct sn_blend_pick sample_of(const struct sn_loader *l, int64_t number)
 static struct sn_sample_count count_step(const struct sn_loader *l, int64_t before, int64_t n,
                                          int length)
 {
+    const struct sn_config *c = l->config;
     struct sn_sample_count sum = {0};
-    if (sn_samples_are_plain(l->config))
-        return sn_plain_count(l->config, length, n);
+    if (sn_samples_are_plain(c)) {
+        sum = sn_plain_count(c, length, n);
+        for (int i = 0; i < l->blend->n; i++)
+            sum.of_set[i] = c->model.seq * (sn_blend_given(l->blend, i, before + n) -
+                                            sn_blend_given(l->blend, i, before));
+        return sum;
+    }
     for (int64_t i = 0; i < n; i++) {
         struct sn_blend_pick p = sample_of(l, before + i);
-        sn_sample_count(l->config, l->corpus->set[p.set], p.number, length, &sum);
+        int64_t targets = sum.targets;
+        sn_sample_count(c, l->corpus->set[p.set], p.number, length, &sum);
+        sum.of_set[p.set] += sum.targets - targets;
     }
     return sum;
 }

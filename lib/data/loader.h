@@ -22,6 +22,7 @@ struct sn_loader {
         place;      /* which positions of a sample are here: seq and the context members */
     int32_t *whole; /* room for the ids and targets of one sample, when only some are here */
     int32_t *ids, *targets;
+    int32_t *sets;   /* of each target here, which set it is of; NULL: nobody asks */
     int32_t *starts; /* of whole samples; NULL: documents are together */
 };
 
@@ -29,8 +30,8 @@ struct sn_loader {
 int sn_loader_micros(const struct sn_loader *l, int64_t step);
 /* Global number, inside the step, of the first sample of micro-batch m on this rank. */
 int sn_loader_first(const struct sn_loader *l, int micro);
-/* Fill ids, targets and starts of all micro-batches of a step; first_sample[m] gets the run-global
- * number of the micro-batch's first sample, *count what the samples of all ranks have. */
+/* Fill ids, targets, sets and starts of all micro-batches of a step; first_sample[m] gets the run-global
+ * number of the micro-batch's first sample, *count what the samples of all ranks have, by set too. */
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
                               int64_t *first_sample, struct sn_sample_count *count,
                               struct sn_err *err);

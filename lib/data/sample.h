@@ -17,7 +17,8 @@
 
 /* Sums over samples. */
 struct sn_sample_count {
-    int64_t targets;          /* that count */
+    int64_t targets;             /* that count */
+    int64_t of_set[SN_SETS_MAX]; /* of them, those of a step's samples of each set */
     double keys, window_keys; /* that queries see without a window, and with model.sliding_window;
                                * each query's own is half of one (kernels/mask.h) */
 };

@@ -153,10 +153,11 @@ static double *agreed_words(struct sn_exec *x, const struct sn_op *op)
 {
     struct sn_scalars *s = sn_exec_scalars(x);
     const struct sn_job *j = x->job;
-    if (!op->attr.experts.count)
+    if (j->agreed < 0)
         return s->agree;
     double *words = sn_exec_address(x, &j->train, j->agreed);
-    const float *load = sn_exec_address(x, &j->train, j->expert_load);
+    const float *load =
+        j->expert_load < 0 ? NULL : sn_exec_address(x, &j->train, j->expert_load);
     bool counts = sn_exec_is_first(x, j->same_routes);
     memcpy(words, s->agree, SN_NAGREE * sizeof(s->agree[0]));
     for (int64_t i = 0; i < op->attr.experts.rows; i++)
@@ -199,7 +200,23 @@ static void put_exact(const struct sn_exec *x, const struct sn_op *op, double *w
         memcpy(words + sn_agree_words(op) - SN_NAGREE_EXACT, s->sq_exact, sizeof(s->sq_exact));
 }
 
-/* The log-sum-exp's squares of the head, of each row once: behind what experts got. */
+/* Losses of sets of data, of each row once: behind what experts got. */
+static void put_sets(struct sn_exec *x, const struct sn_op *op, double *words)
+{
+    bool tells = sn_exec_is_first(x, x->job->same_loss);
+    const double *losses = sn_set_losses(sn_exec_scalars(x));
+    for (int i = 0; i < op->attr.vocab.sets; i++)
+        words[SN_NAGREE + op->attr.experts.rows + i] = tells ? losses[i] : 0;
+}
+
+static void take_sets(struct sn_exec *x, const struct sn_op *op, const double *words)
+{
+    double *losses = sn_set_losses(sn_exec_scalars(x));
+    for (int i = 0; i < op->attr.vocab.sets; i++)
+        losses[i] = words[SN_NAGREE + op->attr.experts.rows + i];
+}
+
+/* The log-sum-exp's squares of the head, of each row once: behind those. */
 static double *head_z(const struct sn_op *op, double *words)
 {
     int last = (op->attr.stream.levels ? SN_NAGREE_CODED : 0) +
@@ -232,6 +249,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     double *words = agreed_words(x, op);
     put_coded(x, op, words);
     put_exact(x, op, words);
+    put_sets(x, op, words);
     double *z = head_z(op, words);
     if (z)
         *z = sn_exec_is_first(x, x->job->same_loss) ? s->head_z_sum : 0;
@@ -250,6 +268,7 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
         memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
     if (z)
         s->head_z_sum = *z; /* before the words behind it move */
+    take_sets(x, op, words);
     take_coded(x, op, words);
     s->loss_sum = s->agree[SN_AGREE_LOSS];
     s->sq_norm = s->agree[SN_AGREE_SQ_NORM];

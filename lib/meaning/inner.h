@@ -12,7 +12,7 @@
 #include "lib/program/opinfo.h"
 
 /* Sums that a rank adds up over a step, in the scalars block. */
-enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_TOLD_LOAD, SN_NTOLD };
+enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_TOLD_LOAD, SN_TOLD_SETS, SN_NTOLD };
 
 /* What is sent and has not been taken by all. */
 struct sn_sent {

@@ -328,5 +328,7 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
         st = put_batch(m, r, j->ids, sn_field_of(101));
     if (st == SN_OK)
         st = put_batch(m, r, j->targets, sn_field_of(102));
+    if (st == SN_OK && j->sets >= 0)
+        st = put_batch(m, r, j->sets, sn_field_of(104));
     return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(103)) : st;
 }

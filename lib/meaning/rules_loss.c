@@ -131,17 +131,42 @@ static enum sn_status sums_of_parts(const struct sn_visit *s, struct sn_slabs *o
     return st;
 }
 
+static void add_told(const struct sn_visit *s, int what, const struct sn_slabs *of_rows)
+{
+    uint64_t *told = &s->r->told[what];
+    for (int i = 0; i < of_rows->n; i++)
+        *told = sn_field_add(*told, sn_field_mul(of_rows->t[i].value,
+                                                 sn_extent(s->m, &of_rows->t[i], SN_SLAB_ROWS)));
+}
+
+/* A row's loss is told with what says which set it is of. */
+static enum sn_status tell_sets(const struct sn_visit *s, const struct sn_slabs *losses)
+{
+    struct sn_slabs sets = {0}, both = {0};
+    struct sn_zip z = {0};
+    enum sn_status st = sn_read(s, SN_CROSS_ENTROPY_SETS, &sets);
+    sn_zip_begin(&z, losses);
+    if (st == SN_OK)
+        st = sn_zip_with(s, &z, &sets, SN_DIM_ROWS);
+    if (st == SN_OK) {
+        sn_map(&z, sn_name(SN_OP_CROSS_ENTROPY, 4), &both);
+        add_told(s, SN_TOLD_SETS, &both);
+    }
+    sn_slabs_fini(&sets);
+    sn_slabs_fini(&both);
+    sn_zip_fini(&z);
+    return st;
+}
+
 /* Rows that the step's loss has, and their losses. */
 static enum sn_status tell_loss(const struct sn_visit *s, const struct sn_zip *rows)
 {
     struct sn_slabs losses = {0};
     sn_map(rows, sn_name(SN_OP_CROSS_ENTROPY, 0), &losses);
-    for (int i = 0; i < losses.n; i++) {
-        uint64_t *told = &s->r->told[SN_TOLD_LOSS];
-        *told = sn_field_add(
-            *told, sn_field_mul(losses.t[i].value, sn_extent(s->m, &losses.t[i], SN_SLAB_ROWS)));
-    }
+    add_told(s, SN_TOLD_LOSS, &losses);
     enum sn_status st = sn_write(s, SN_CROSS_ENTROPY_ROW_LOSS, &losses);
+    if (st == SN_OK && sn_has_in(s, SN_CROSS_ENTROPY_SETS))
+        st = tell_sets(s, &losses);
     if (st == SN_OK && sn_has_out(s, SN_CROSS_ENTROPY_ROW_Z)) {
         sn_map(rows, sn_name(SN_OP_CROSS_ENTROPY, 3), &losses);
         st = sn_write(s, SN_CROSS_ENTROPY_ROW_Z, &losses);

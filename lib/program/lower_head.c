@@ -111,6 +111,8 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     op->in[SN_CROSS_ENTROPY_LOGITS] = sn_view_all(p, logits);
     op->in[SN_CROSS_ENTROPY_TARGETS] = targets;
     op->in[SN_CROSS_ENTROPY_PARTS] = parts;
+    if (h->attr.vocab.sets > 0)
+        op->in[SN_CROSS_ENTROPY_SETS] = sn_token_rows(h->e, j->sets, row, rows);
     op->out[SN_CROSS_ENTROPY_DLOGITS] = grads ? sn_view_all(p, dlogits) : sn_no_view;
     row_results(h, op, row, rows);
     if (h->attr.vocab.z_loss != 0)
@@ -167,6 +169,7 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
             SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words, words))};
     }
     h.attr.vocab.z_loss = e->train ? (float)e->job->config->train.z_loss : 0;
+    h.attr.vocab.sets = e->train ? sn_told_sets(&e->job->config->data) : 0;
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {

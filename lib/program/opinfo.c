@@ -168,7 +168,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .out = {{"y", 0, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
         .gradient = sn_grad_dropout, .dx = SN_OP_JITTER},
     [SN_OP_CROSS_ENTROPY] = {
-        .in = {{"logits"}, {"targets"}, {"parts", OPT}},
+        .in = {{"logits"}, {"targets"}, {"parts", OPT}, {"sets", OPT}},
         .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}},
                 {"row_loss"},
                 {"row_z", OPT},
@@ -326,7 +326,8 @@ int sn_agree_words(const struct sn_op *op)
 {
     int coded = op->attr.stream.levels ? SN_NAGREE_CODED : 0;
     int exact = op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0;
-    int more = coded + exact + (op->attr.vocab.z_loss != 0 ? SN_NAGREE_HEAD_Z : 0);
+    int more = coded + exact + (op->attr.vocab.z_loss != 0 ? SN_NAGREE_HEAD_Z : 0) +
+               op->attr.vocab.sets;
     if (op->attr.experts.count)
         return SN_NAGREE + (int)op->attr.experts.rows + more;
     return more ? SN_NAGREE + more : SN_NAGREE_DENSE;
@@ -336,9 +337,14 @@ int sn_agreed_words(const struct sn_config *c)
 {
     struct sn_op op = {
         .attr.experts = {.count = c->model.experts.count, .rows = sn_expert_load_words(&c->model)},
-        .attr.vocab.z_loss = (float)c->train.z_loss,
+        .attr.vocab = {.z_loss = (float)c->train.z_loss, .sets = sn_told_sets(&c->data)},
         .attr.exact.of = sn_config_exact(c) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE};
     return sn_agree_words(&op);
+}
+
+int64_t sn_scalars_bytes(const struct sn_config *c)
+{
+    return (int64_t)(sizeof(struct sn_scalars) + sizeof(double) * (size_t)sn_told_sets(&c->data));
 }
 
 int sn_expert_load_words(const struct sn_model_config *m)

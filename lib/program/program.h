@@ -350,13 +350,13 @@ struct sn_job {
     int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
+    int sets;       /* which set of data each token is of; -1: nobody asks */
     int logits;     /* buffer of `generate`: fp32 logits of the row asked for */
     bool scores;    /* sn_job_env */
     int row_scores; /* buffer of `evaluate` where it scores and has the head, else -1: [T, 2] fp32,
                        each row's loss and how many words here are likelier (CROSS_ENTROPY) */
-    /* -1 without experts: */
-    int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose */
-    int agreed;      /* [1, sn_agree_words] fp64: what the ranks sum at its end */
+    int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose; or -1 */
+    int agreed;      /* [1, sn_agree_words] fp64: what the ranks sum at its end; -1: scalars.agree is */
     int64_t class_bytes[SN_NSTATE_CLASSES];
     int64_t class_offset[SN_NSTATE_CLASSES]; /* in its arena */
     int64_t arena_bytes[SN_NARENAS];
@@ -447,11 +447,13 @@ void sn_job_traffic_of_stage(const struct sn_job *j, int64_t bytes[SN_NAXES]);
  * checkpoint.snapshot_every. Billed to the world axis of the step that it runs beside, and no part
  * of sn_job_traffic. */
 int64_t sn_job_snapshot_traffic_of_stage(const struct sn_job *j);
-/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words),
- * and with attr.stream.levels SN_NAGREE_CODED words of codecs, with attr.exact those of the norm. */
+/* Words that an AGREE sums: scalars.agree, behind it what experts got (attr.experts.rows words)
+ * and the losses of attr.vocab.sets sets, and with attr.stream.levels SN_NAGREE_CODED words of codecs, with attr.exact those of the norm. */
 int sn_agree_words(const struct sn_op *op);
 /* Of a step's end, codecs left out. */
 int sn_agreed_words(const struct sn_config *c);
+/* Of the block of scalars, with what lies behind it (sn_set_losses). */
+int64_t sn_scalars_bytes(const struct sn_config *c);
 /* Of a model: layers with experts x experts. */
 int sn_expert_load_words(const struct sn_model_config *m);
 /* The communication of an operation: false if it is none. *n is as enum sn_collective says; of

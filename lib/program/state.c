@@ -95,15 +95,16 @@ static int64_t staging(const struct sn_job *j)
 static void experts_load(struct sn_job *j, struct sn_program *p)
 {
     const struct sn_model_config *m = &j->config->model;
-    int words = sn_expert_load_words(m);
+    int words = sn_expert_load_words(m), sets = sn_told_sets(&j->config->data);
     j->expert_load = j->agreed = -1;
-    if (words == 0)
+    if (words > 0)
+        j->expert_load = sn_buffer_add(p, SN_CLASS_SCALARS, SN_F32, sn_expert_layers(m),
+                                       m->experts.count, "load");
+    if (words + sets == 0)
         return;
-    j->expert_load =
-        sn_buffer_add(p, SN_CLASS_SCALARS, SN_F32, sn_expert_layers(m), m->experts.count, "load");
     j->agreed =
         sn_buffer_add(p, SN_CLASS_SCALARS, SN_F64, 1,
-                      SN_NAGREE + words + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0) +
+                      SN_NAGREE + words + sets + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0) +
                           (sn_config_exact(j->config) ? SN_NAGREE_EXACT : 0) +
                           (j->config->train.z_loss > 0 ? SN_NAGREE_HEAD_Z : 0),
                       "agreed");
@@ -116,11 +117,13 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
-    j->starts = -1;
+    j->starts = j->sets = -1;
+    if (sn_told_sets(&j->config->data) > 0)
+        j->sets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "sets");
     if (j->config->data.documents == SN_DOCUMENTS_APART || sn_lengths(j->config) > 1)
         j->starts =
             sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, sn_job_starts(j) * p->micros, 1, "starts");
-    int64_t scalars = (int64_t)sizeof(struct sn_scalars);
+    int64_t scalars = sn_scalars_bytes(j->config);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
     experts_load(j, p);
     j->staging = sn_buffer_add(p, SN_CLASS_COMM, SN_U8, 1, staging(j), "staging");

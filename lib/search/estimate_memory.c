@@ -6,6 +6,7 @@
 
 #include "kernels/round.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 
 #include <string.h>
 
@@ -28,16 +29,26 @@ static int64_t staging_of(const struct sn_net *net, int *queues)
     return bytes;
 }
 
+static int64_t starts_bytes(const struct sn_config *c, int micros)
+{
+    int64_t samples = (int64_t)c->layout.micro_batch * micros;
+    bool is_there = c->data.documents == SN_DOCUMENTS_APART || sn_lengths(c) > 1;
+    return is_there ? sn_round_up(samples * c->model.seq * 4, 64) : 0;
+}
+
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros)
 {
     int64_t rows = sn_config_tokens(&e->config) * micros;
     int queues;
     int64_t staging = staging_of(net, &queues);
     int64_t load = sn_expert_load_words(&e->config.model); /* program/state.c */
-    int64_t experts =
-        load ? sn_round_up(load * 4, 64) + sn_round_up(sn_agreed_words(&e->config) * 8, 64) : 0;
-    return sn_round_up(2 * sn_round_up(rows * 4, 64), PAGE) +
-           sn_round_up(sn_round_up((int64_t)sizeof(struct sn_scalars), 64) + experts, PAGE) +
+    int sets = sn_told_sets(&e->config.data);
+    int64_t agreed = load + sets > 0 ? sn_round_up(sn_agreed_words(&e->config) * 8, 64) : 0;
+    int64_t per_token = sn_round_up(rows * 4, 64) * (sets > 0 ? 3 : 2);
+    return sn_round_up(per_token + starts_bytes(&e->config, micros), PAGE) +
+           sn_round_up(sn_round_up(sn_scalars_bytes(&e->config), 64) + sn_round_up(load * 4, 64) +
+                           agreed,
+                       PAGE) +
            sn_round_up(sn_round_up(staging, 64), PAGE) + sn_collective_shm_bytes(queues);
 }
 

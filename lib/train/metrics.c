@@ -175,6 +175,16 @@ static void progress(struct sn_metrics *m, const struct sn_step_report *r, doubl
         sn_log(SN_LOG_INFO, "%s", line);
 }
 
+static void add_set_losses(FILE *f, const struct sn_step_report *r)
+{
+    for (int i = 0; i < r->n_set_losses; i++) {
+        char key[SN_SET_NAME_MAX + 32];
+        (void)snprintf(key, sizeof(key), "%s%s", i ? "" : "set_losses\": {\"", r->set_loss[i].name);
+        number(f, key, r->set_loss[i].loss);
+    }
+    (void)fprintf(f, r->n_set_losses > 0 ? "}" : "");
+}
+
 enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report *r,
                                struct sn_err *err)
 {
@@ -182,6 +192,7 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     double rate = (double)r->step_tokens / r->step_time;
     (void)fprintf(f, "{\"step\": %lld", (long long)r->step);
     number(f, "loss", r->loss);
+    add_set_losses(f, r);
     if (!isnan(r->head_z))
         number(f, "head_z_loss", r->head_z);
     if (r->has_aux_loss)

@@ -22,10 +22,17 @@ struct sn_snapshot_report {
     double copy, stall; /* seconds of rank 0: copying, and that with the wait before the update */
 };
 
+struct sn_set_loss {
+    const char *name;
+    double loss;
+};
+
 struct sn_step_report {
     int64_t step, steps;
     double left; /* the run, in steps of this one's size */
     double loss, grad_norm, lr;
+    int n_set_losses; /* sets of data.train of which the step had something to predict; 0: one set is all */
+    struct sn_set_loss set_loss[SN_SETS_MAX];
     double head_z; /* mean square of the logits' log-sum-exp; NaN without train.z_loss */
     int64_t tokens; /* cumulative */
     int64_t step_tokens;

@@ -43,6 +43,18 @@ void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r)
     r->imbalance = sn_imbalance_of(sn_exec_load(t->exec), layers, m->experts.count);
 }
 
+/* The mean loss of what the step's samples of each set have to predict. */
+void sn_trainer_report_set_losses(struct sn_trainer *t, const struct sn_sample_count *count,
+                                  struct sn_step_report *r)
+{
+    const struct sn_data_config *d = &t->env.config->data;
+    const double *sums = sn_set_losses(sn_exec_scalars(t->exec));
+    for (int i = 0; i < sn_told_sets(d) && !t->env.pace; i++)
+        if (count->of_set[i] > 0)
+            r->set_loss[r->n_set_losses++] =
+                (struct sn_set_loss){sn_set_name(&d->train, i), sums[i] / (double)count->of_set[i]};
+}
+
 /* Rank 0 tells, of its host under load. A processor is measured after the first step, which need
  * not wait for it. */
 enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err)

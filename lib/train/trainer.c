@@ -42,6 +42,7 @@ struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_c
         .whole = t->sample,
         .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
         .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
+        .sets = t->job->sets < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->sets),
         .starts =
             t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts)};
 }
@@ -196,6 +197,8 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->tokens_in_step = (double)sn_batch_of(c, step) * t->env.config->model.seq;
     s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->head_z_sum = s->nonfinite = 0;
     memset(s->sq_exact, 0, sizeof(s->sq_exact));
+    for (int i = 0; i < sn_told_sets(&t->env.config->data); i++)
+        sn_set_losses(s)[i] = 0;
     t->loss_scale = s->loss_scale;
     sn_codec_monitor_begin(t, step);
     s->agree[SN_AGREE_SAVE] = wanted == SN_EXIT_SAVED || asked_by_file(t, false);
@@ -261,6 +264,7 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
     };
     r.n_departs = sn_trainer_watch_findings(t, &r.departs);
     sn_trainer_report_routers(t, &r);
+    sn_trainer_report_set_losses(t, &count, &r);
     sn_codec_monitor_report(t, &r);
     return sn_metrics_step(t->metrics, &r, err);
 }

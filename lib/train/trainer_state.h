@@ -153,6 +153,8 @@ void sn_trainer_set_targets(struct sn_trainer *t, int64_t step, int64_t targets)
 enum sn_status sn_trainer_check_traffic(struct sn_trainer *t, int64_t step, struct sn_err *err);
 /* Into the report of a step, of a model with experts. */
 void sn_trainer_report_routers(struct sn_trainer *t, struct sn_step_report *r);
+void sn_trainer_report_set_losses(struct sn_trainer *t, const struct sn_sample_count *count,
+                                  struct sn_step_report *r);
 /* Once, after the first step: the FLOP/s of all ranks. */
 enum sn_status sn_trainer_find_peak(struct sn_trainer *t, struct sn_err *err);
 /* What the sets of a blend have given so far, into metrics.jsonl. */

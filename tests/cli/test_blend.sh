@@ -44,6 +44,9 @@ like "losses are told by set" "$err" 'step 8  validation loss [0-9.]+ \(law [0-9
 like "in the metrics, too" "$(grep '"step": 8, "val' "$tmp/one/metrics.jsonl")" '^{"step": 8, "val_loss": [0-9.]+, "val_losses": {"law": [0-9.]+, "style": [0-9.]+}}$'
 is "the loss of all is their mean" "$(awk -F'[:,} ]+' '/val_losses/ { printf "%.5f ", $5 - ($8 + $10) / 2 }' "$tmp/one/metrics.jsonl" | tr -d '-')" '0.00000 0.00000 '
 numbers one
+like "each step tells the loss of each set" "$(grep '"step": 5, "loss"' "$tmp/one/metrics.jsonl")" '"set_losses": {"style": [0-9.]+, "bits": [0-9.]+}, '
+is "whose mean, by what they gave, is the loss" "$(sed -n 's/.*"step": 3, "loss": \([0-9.]*\), "set_losses": {"style": \([0-9.]*\), "law": \([0-9.]*\)}.*/\1 \2 \3/p' "$tmp/one/metrics.jsonl" |
+    awk '{ for (n = 1; n < 12; n++) if (($2 * n + $3 * (12 - n)) / 12 - $1 < 1e-6 && $1 - ($2 * n + $3 * (12 - n)) / 12 < 1e-6) print (n >= 6 && n <= 10) }')" 1
 sets_of() { # name step
     grep "\"step\": $2, \"sets\"" "$tmp/$1/metrics.jsonl"
 }

@@ -28,6 +28,7 @@ enum { KT_SLOTS = SN_MAX_IN + SN_MAX_OUT, KT_GUARD = 64, KT_SCRATCH_GUARD = 4096
 struct kt {
     struct sn_args a;
     struct sn_scalars scalars;
+    double set_losses[4]; /* sn_set_losses() of these */
     unsigned char *image[KT_SLOTS]; /* start of the operand's memory, with guards */
     unsigned char *saved[KT_SLOTS], *first_run[KT_SLOTS];
     size_t bytes[KT_SLOTS];

@@ -93,8 +93,10 @@ static enum sn_status take(struct layouts_line *l, struct keys *k, char *token, 
         return SN_OK;
     }
     *value++ = '\0';
-    if (strcmp(token, "blend") == 0) /* of token files, which are those of processes alone */
+    if (strcmp(token, "blend") == 0) { /* of token files, which are those of processes alone */
+        l->blends = true;
         return SN_OK;
+    }
     if (strcmp(token, "resume") == 0) {
         (void)snprintf(l->resume, sizeof(l->resume), "%s", value);
         return SN_OK;
@@ -137,7 +139,10 @@ enum sn_status layouts_read(struct layouts_line *l, char *text, struct sn_err *e
     struct key *rotary = find(&k, "rotary_pct");
     if (!rotary->value && strcmp(find(&k, "family")->value, "gpt-neox") == 0)
         rotary->value = "0.5"; /* a quarter of a head of 4 is no pair */
-    return parse(l, &k, err);
+    SN_TRY(parse(l, &k, err));
+    if (l->blends)
+        l->config.data.train.n = 2; /* what programs know of it */
+    return SN_OK;
 }
 
 int layouts_next(FILE *f, struct layouts_line *out, struct sn_err *err)

@@ -11,7 +11,7 @@
 
 struct layouts_line {
     char name[64];
-    bool fast, smoke, twice;
+    bool fast, smoke, twice, blends;
     char resume[64];         /* "": no resume */
     struct sn_config config; /* layout.data is set */
 };

@@ -139,6 +139,7 @@ layout_numbers() { # output
     for layout_key in loss grad_norm val_loss; do
         metric "$layout_key" "$1/metrics.jsonl"
     done >"$1/numbers"
+    sed -n 's/.*"set_losses": {\([^}]*\)}.*/\1/p' "$1/metrics.jsonl" | tr ',' '\n' | sed 's/.*: //' >>"$1/numbers"
 }
 
 layout_train() { # line output [option...]: sets $rc, $err; a hang is a failure
@@ -162,8 +163,10 @@ layout_one() { # line
     [ ! -f "$one/numbers" ] || return 0
     layout_train "one$(layout_reference "$1")" "$one"
     is "one rank trains$(layout_reference "$1")" "$rc" 0
+    layout_told=2 # numbers a step
+    case " $1 " in *' blend='*) layout_told=4 ;; esac
     is "and tells of $layout_steps losses, as many norms and 2 validations" \
-        "$(wc -l <"$one/numbers" | tr -d ' ')" $((2 * layout_steps + 2))
+        "$(wc -l <"$one/numbers" | tr -d ' ')" $((layout_told * layout_steps + 2))
     ok "and learns" awk -v n="$layout_steps" 'NR == 1 { first = $1 } NR == n { exit !($1 < first) }' "$one/numbers"
 }
 

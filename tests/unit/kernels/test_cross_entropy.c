@@ -210,6 +210,36 @@ static void words_ahead_of_the_target_are_counted(enum sn_dtype t)
     kt_free(&half[1]);
 }
 
+/* Of four sets, one of which has no row. */
+static void losses_are_told_by_set(enum sn_dtype t)
+{
+    enum { ROWS = 700, COLS = 9 };
+    struct kt k = {.magnitude = 1e-6, .a.attr.vocab.sets = 4};
+    struct kt_shape shape = {t, ROWS, COLS, 0}, column = {SN_I32, ROWS, 1, 0};
+    double want[4] = {2, 0, -1, 7};
+    (void)kt_in(&k, 0, shape);
+    struct sn_mat *targets = kt_in(&k, 1, column), *sets = kt_in(&k, SN_CROSS_ENTROPY_SETS, column);
+    for (int64_t r = 0; r < ROWS; r++) {
+        kt_set(targets, r, 0, r % 5 == 1 ? SN_NO_TARGET : (double)(r % COLS));
+        kt_set(sets, r, 0, (double)(r * r % 7 % 3));
+    }
+    k.scalars = (struct sn_scalars){.targets_in_step = tokens, .loss_scale = 1};
+    memcpy(k.set_losses, want, sizeof(want));
+    kt_out(&k, 1, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+    bool good = sn_set_losses(&k.scalars) == k.set_losses &&
+                kt_run(&k, sn_ops_cpu(), SN_OP_CROSS_ENTROPY, 2);
+    for (int64_t r = 0; r < ROWS; r++)
+        want[(int)kt_get(sets, r, 0)] += kt_get(&k.a.out[1], r, 0);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        good = good && fabs(k.set_losses[i] - want[i]) <= 1e-12 * fabs(want[i]);
+        sum += k.set_losses[i];
+    }
+    tap_ok(good && want[3] == 7 && fabs(sum - 8 - k.scalars.loss_sum) <= 1e-9,
+           "%s: each set's losses are added, and together they are those of all", sn_dtype_name(t));
+    kt_free(&k);
+}
+
 int main(void)
 {
     all_shapes_are_right(SN_F32);
@@ -221,5 +251,7 @@ int main(void)
     a_row_without_a_target_counts_nothing(SN_F32, false);
     a_row_without_a_target_counts_nothing(SN_BF16, false);
     a_row_without_a_target_counts_nothing(SN_F16, true);
+    losses_are_told_by_set(SN_F32);
+    losses_are_told_by_set(SN_BF16);
     return tap_done();
 }

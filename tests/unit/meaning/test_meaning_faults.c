@@ -187,8 +187,11 @@ static bool other_number(struct sn_program *p, int at, struct dice *d)
     case SN_OP_ADAMW:
         a->optimizer.decay += 0.5f;
         return true;
-    case SN_OP_CROSS_ENTROPY:
-        a->vocab.first += 3;
+    case SN_OP_CROSS_ENTROPY: /* where losses are told by set: rows of one as another's */
+        if (p->ops[at].in[SN_CROSS_ENTROPY_SETS].buf >= 0)
+            p->ops[at].in[SN_CROSS_ENTROPY_SETS].buf = p->ops[at].in[SN_CROSS_ENTROPY_TARGETS].buf;
+        else
+            a->vocab.first += 3;
         return true;
     case SN_OP_ACT:
         a->act = !a->act;
