@@ -37,7 +37,7 @@ static bool text_of(struct text *t, struct sn_config *c, int rank, double dear)
     *t = (struct text){0};
     if (sn_model_create(&t->model, &c->model, &c->train, &err) != SN_OK)
         return false;
-    struct sn_job_env env = {c, t->model, sn_ops_cpu(), 1, rank};
+    struct sn_job_env env = {.config = c, .model = t->model, .ops = sn_ops_cpu(), .threads = 1, .rank = rank};
     bool good = sn_job_create(&t->job, &env, &err) == SN_OK;
     if (!good) {
         printf("# %s\n", err.text);

@@ -66,7 +66,7 @@ static void try_line(struct count *n, struct layouts_line *line)
     for (int r = 0; r < ranks; r++) {
         struct sn_model *model = NULL;
         struct sn_job *job = NULL;
-        struct sn_job_env env = {&line->config, NULL, sn_ops_cpu(), 1, r};
+        struct sn_job_env env = {.config = &line->config, .ops = sn_ops_cpu(), .threads = 1, .rank = r};
         bool good =
             sn_model_create(&model, &line->config.model, &line->config.train, &err) == SN_OK;
         env.model = model;

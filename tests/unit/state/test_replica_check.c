@@ -74,7 +74,7 @@ static enum sn_status begin(struct world *w, struct place *p, int rank, struct s
 {
     struct sn_comm *comm = thread_world_comm(w->threads, rank);
     SN_TRY(sn_model_create(&p->model, &w->config.model, &w->config.train, err));
-    struct sn_job_env env = {&w->config, p->model, sn_ops_cpu(), 1, rank};
+    struct sn_job_env env = {.config = &w->config, .model = p->model, .ops = sn_ops_cpu(), .threads = 1, .rank = rank};
     SN_TRY(sn_job_create(&p->job, &env, err));
     SN_TRY(sn_exec_create(&p->exec, p->job, comm, err));
     SN_TRY(comm->ops->set_grid(comm, &p->job->grid, err));
