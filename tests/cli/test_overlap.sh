@@ -27,11 +27,9 @@ train() { # yaml ranks
     [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 5)"
 }
 
-# The line without an order that is found, and where forward and backward take turns, or rows go in pieces, without that: by
-# sequence parallelism other rows meet in a sum where they go in pieces, so there they stay.
+# The line without an order that is found, and where forward and backward take turns, or rows go in pieces, without that.
 plain_order() { # line
-    plain_l=$(printf '%s' "$1" | sed 's/ overlap=auto//')
-    case $1 in *tensor_pieces*sequence_parallel=false*) plain_l=$(printf '%s' "$plain_l" | sed 's/ tensor_pieces=[0-9]*//') ;; esac
+    plain_l=$(printf '%s' "$1" | sed 's/ tensor_pieces=[0-9]*//; s/ overlap=auto//')
     case $1 in
     *virtual_stages*) printf '%s' "$plain_l" | sed 's/schedule=combined/schedule=interleaved/' ;;
     *) printf '%s' "$plain_l" | sed 's/schedule=combined/schedule=1f1b/' ;;
@@ -50,7 +48,17 @@ same_bits() { # line
         is "$name: ${run_yaml##*/} trains" "$rc" 0
         layout_numbers "${run_yaml%.yaml}"
     done
-    ok "$name: the same losses and norms" cmp -s "$tmp/$name/numbers" "$tmp/$name-auto/numbers"
+    case $1 in
+    *sequence_parallel=false*) sums=same ;;
+    *tensor_pieces=*) sums=other ;; # of a rank's rows, which are others where they go in pieces
+    *) sums=same ;;
+    esac
+    if [ $sums = same ]; then
+        ok "$name: the same losses and norms" cmp -s "$tmp/$name/numbers" "$tmp/$name-auto/numbers"
+    else
+        within "$name: losses and norms, as far as sums of other rows are the same" \
+            "$(worst "$tmp/$name/numbers" "$tmp/$name-auto/numbers")" "$(layout_limit "$1")"
+    fi
     ok "$name: and there are some" test -s "$tmp/$name/numbers"
     rm -rf "${tmp:?}/$name" "$tmp/$name-auto"
 }
