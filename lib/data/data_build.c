@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { BLOCK = 1 << 16 };
@@ -142,21 +143,54 @@ static enum sn_status cut_before(struct builder *b, unsigned char c, struct sn_e
 
 /* --- the three kinds of input ------------------------------------------------------------ */
 
-static enum sn_status take_bytes(struct builder *b, struct sn_err *err)
+/* Bytes that follow one another, each a token. */
+static enum sn_status put_bytes(struct builder *b, size_t from, size_t to, struct sn_err *err)
 {
-    bool has_cuts = b->want->documents != SN_DOCUMENTS_FILES;
-    for (size_t i = 0; i < b->len; i++) {
-        unsigned char c = b->input[i];
-        if (c > b->limit)
+    return sn_data_writer_append_bytes(b->writer, b->input + from, NULL, (int64_t)(to - from), err);
+}
+
+static enum sn_status check_bytes(const struct builder *b, struct sn_err *err)
+{
+    unsigned char most = 0;
+    if (b->limit >= UINT8_MAX)
+        return SN_OK;
+    for (size_t i = 0; i < b->len; i++)
+        most = b->input[i] > most ? b->input[i] : most;
+    for (size_t i = 0; i < b->len && most > b->limit; i++)
+        if (b->input[i] > b->limit)
             return sn_fail(err, SN_EINPUT,
                            "%s: byte %lld is %d, outside the vocabulary 0 .. %lld; raise --vocab "
                            "(256 takes every byte)",
-                           b->name, (long long)(b->offset + (int64_t)i), c, (long long)b->limit);
-        if (has_cuts)
-            SN_TRY(cut_before(b, c, err));
-        SN_TRY(put_token(b, c, err));
-    }
+                           b->name, (long long)(b->offset + (int64_t)i), b->input[i],
+                           (long long)b->limit);
     return SN_OK;
+}
+
+/* Inside a line that holds text no document begins before the next newline. */
+static size_t skip_text(const struct builder *b, size_t at)
+{
+    if (b->newlines > 0 || !b->has_text)
+        return at;
+    const unsigned char *newline = memchr(b->input + at, '\n', b->len - at);
+    return newline ? (size_t)(newline - b->input) : b->len;
+}
+
+static enum sn_status take_bytes(struct builder *b, struct sn_err *err)
+{
+    size_t from = 0;
+    SN_TRY(check_bytes(b, err));
+    if (b->want->documents == SN_DOCUMENTS_FILES)
+        return put_bytes(b, 0, b->len, err);
+    for (size_t i = skip_text(b, 0); i < b->len; i = skip_text(b, i + 1)) {
+        unsigned char c = b->input[i];
+        if (is_document_start(b, c)) {
+            SN_TRY(put_bytes(b, from, i, err));
+            SN_TRY(end_document(b, err));
+            from = i;
+        }
+        b->has_text = b->has_text || (c != '\n' && c != '\r');
+    }
+    return put_bytes(b, from, b->len, err);
 }
 
 static enum sn_status end_number(struct builder *b, struct sn_err *err)

@@ -202,9 +202,15 @@ enum sn_status sn_data_writer_append_bytes(struct sn_data_writer *w, const unsig
     assert(w->mask || !counts);
     if (w->mask)
         SN_TRY(append_counts(w, counts, n, err));
-    SN_TRY(sn_data_file_put(&w->bin, p, (size_t)n * (size_t)w->type->size, err));
-    w->open += n;
-    w->tokens += n;
+    for (int64_t block; n > 0; n -= block) {
+        if (w->open >= w->limit)
+            SN_TRY(end_sequence(w, false, err));
+        block = n < w->limit - w->open ? n : w->limit - w->open;
+        SN_TRY(sn_data_file_put(&w->bin, p, (size_t)block * (size_t)w->type->size, err));
+        w->open += block;
+        w->tokens += block;
+        p += block * w->type->size;
+    }
     return SN_OK;
 }
 

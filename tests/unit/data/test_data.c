@@ -167,27 +167,42 @@ static void an_unwritable_place_is_explained(void)
              "and the sentence says what helps");
 }
 
-static void long_documents_become_several_sequences(void)
+/* As tokens, or as the bytes that these are in the file. */
+static enum sn_status add_document(struct sn_data_writer *w, int n, bool as_bytes,
+                                   struct sn_err *err)
+{
+    int32_t tokens[25];
+    uint16_t bytes[25];
+    for (int i = 0; i < n; i++) {
+        tokens[i] = i;
+        bytes[i] = htole16((uint16_t)i);
+    }
+    if (!as_bytes)
+        return sn_data_writer_add(w, tokens, n, err);
+    enum sn_status st =
+        sn_data_writer_append_bytes(w, (const unsigned char *)bytes, NULL, n, err);
+    return st == SN_OK ? sn_data_writer_end(w, err) : st;
+}
+
+static void long_documents_become_several_sequences(bool as_bytes)
 {
     struct sn_err err = {0};
     struct sn_data_writer *w = NULL;
-    int32_t tokens[25];
-    int64_t first, end;
-    for (int i = 0; i < 25; i++)
-        tokens[i] = i;
+    int64_t first, end, last[5] = {0};
     bool good = sn_data_writer_create(&w, "long.bin", SN_TOK_U16, &err) == SN_OK;
     sn_data_writer_limit(w, 10);
-    good = good && sn_data_writer_add(w, tokens, 25, &err) == SN_OK &&
-           sn_data_writer_add(w, tokens, 10, &err) == SN_OK &&
-           sn_data_writer_finish(w, &err) == SN_OK;
+    good = good && add_document(w, 25, as_bytes, &err) == SN_OK &&
+           add_document(w, 10, as_bytes, &err) == SN_OK && sn_data_writer_finish(w, &err) == SN_OK;
     sn_data_writer_destroy(w);
     struct sn_data *d = open_or_die("long.idx");
     struct sn_data_info info;
     sn_data_info(d, &info);
     sn_data_document(d, 0, &first, &end);
+    good = good && sn_data_sequence(d, 2, last, 5) == 5 && last[0] == 20 && last[4] == 24;
     tap_ok(good && info.documents == 2 && info.sequences == 4 && first == 0 && end == 3 &&
                sn_data_sequence_tokens(d, 2) == 5,
-           "25 tokens with a limit of 10 are three sequences of one document");
+           "25 tokens with a limit of 10 are three sequences of one document%s",
+           as_bytes ? ", given as bytes, too" : "");
     sn_data_close(d);
 }
 
@@ -473,7 +488,8 @@ int main(void)
     the_largest_tokens_survive();
     a_token_too_large_is_explained();
     an_unwritable_place_is_explained();
-    long_documents_become_several_sequences();
+    long_documents_become_several_sequences(false);
+    long_documents_become_several_sequences(true);
     the_tail_becomes_a_validation_set();
     a_split_without_tokens_is_explained();
     files_that_do_not_fit_each_other_are_refused();
