@@ -91,6 +91,23 @@ static enum sn_status open_device(struct sn_accelerator *a, const struct sn_trai
     return comm->ops->agree(comm, st, err); /* mostly all say the same: once is enough */
 }
 
+static enum sn_status do_what_is_asked(struct sn_trainer *t, struct sn_train_line *l,
+                                       struct sn_config *c, struct sn_accelerator *accelerator,
+                                       const struct sn_machine *pace, int *exit_code,
+                                       struct sn_err *err)
+{
+    struct sn_comm *comm = l->trace.comm;
+    if (sn_train_generate_wanted(&l->generate))
+        return sn_train_generate(t, c, &l->generate, err);
+    if (l->score.file)
+        return sn_train_score(t, c, comm, &l->score, err);
+    if (l->replay.step > 0)
+        return sn_train_replay(t, c, comm, &l->replay, exit_code, err);
+    if (l->tune)
+        return tune(t, accelerator, c, comm, l->tune, err);
+    return sn_train_traced(t, &l->train, &l->trace, pace, exit_code, err);
+}
+
 /* Everything that needs the communicator; the others wait for no rank that has failed. */
 static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct sn_comm *comm,
                            struct sn_signals *signals, int *exit_code, struct sn_err *err)
@@ -149,16 +166,8 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
         sn_job_memory(sn_trainer_job(t), &plan);
         attempt->planned = plan.total;
     }
-    if (st == SN_OK && sn_train_generate_wanted(&l->generate))
-        st = sn_train_generate(t, c, &l->generate, err);
-    else if (st == SN_OK && l->score.file)
-        st = sn_train_score(t, c, comm, &l->score, err);
-    else if (st == SN_OK && l->replay.step > 0)
-        st = sn_train_replay(t, c, comm, &l->replay, exit_code, err);
-    else if (st == SN_OK && l->tune)
-        st = tune(t, &accelerator, c, comm, l->tune, err);
-    else if (st == SN_OK)
-        st = sn_train_traced(t, &l->train, &l->trace, env.pace, exit_code, err);
+    if (st == SN_OK)
+        st = do_what_is_asked(t, l, c, &accelerator, env.pace, exit_code, err);
     if (st == SN_OK && l->profile && comm->rank == 0)
         sn_profile_print(stdout, sn_exec_times(sn_trainer_exec(t)));
     attempt->stepping = t ? sn_trainer_stepping(t) : 0;

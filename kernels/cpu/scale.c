@@ -3,15 +3,24 @@
  */
 #include "kernels/cpu/rows.h"
 
+struct place {
+    int64_t r, c, n;
+};
+
+static void times(const struct sn_mat *in, const struct sn_mat *out, struct place p, float factor)
+{
+    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS];
+    const float *x = sn_get(in, p.r, p.c, p.n, x_buf);
+    float *y = sn_dst(out, p.r, p.c, y_buf);
+#pragma omp simd
+    for (int64_t i = 0; i < p.n; i++)
+        y[i] = factor * x[i];
+    sn_put(out, p.r, p.c, p.n, y);
+}
+
 static void tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS], scale = a->attr.scale;
-    const float *x = sn_get(&a->in[SN_SCALE_X], r, c, n, x_buf);
-    float *y = sn_dst(&a->out[SN_SCALE_Y], r, c, y_buf);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = scale * x[i];
-    sn_put(&a->out[SN_SCALE_Y], r, c, n, y);
+    times(&a->in[SN_SCALE_X], &a->out[SN_SCALE_Y], (struct place){r, c, n}, a->attr.scale);
 }
 
 SN_KERNEL(sn_scale)
@@ -31,13 +40,8 @@ static float gate_of(const struct sn_mat *z, int64_t r)
 
 static void gate_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
 {
-    float x_buf[SN_TILE_COLS], y_buf[SN_TILE_COLS], s = gate_of(&a->in[SN_GATE_Z], r);
-    const float *x = sn_get(&a->in[SN_GATE_X], r, c, n, x_buf);
-    float *y = sn_dst(&a->out[SN_GATE_Y], r, c, y_buf);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = s * x[i];
-    sn_put(&a->out[SN_GATE_Y], r, c, n, y);
+    float gate = gate_of(&a->in[SN_GATE_Z], r);
+    times(&a->in[SN_GATE_X], &a->out[SN_GATE_Y], (struct place){r, c, n}, gate);
 }
 
 SN_KERNEL(sn_gate)

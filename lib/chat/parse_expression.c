@@ -57,6 +57,15 @@ static struct sn_chat_node *arguments(struct sn_parser *x)
     return first;
 }
 
+/* Behind an opening parenthesis. */
+static struct sn_chat_node *with_arguments(struct sn_parser *x, struct sn_chat_node *n)
+{
+    struct sn_chat_node *list = arguments(x);
+    if (n)
+        n->b = list;
+    return n;
+}
+
 /* A parenthesis: a tuple, if a comma is in it. */
 static struct sn_chat_node *parenthesis(struct sn_parser *x)
 {
@@ -171,10 +180,7 @@ static struct sn_chat_node *postfix(struct sn_parser *x, struct sn_chat_node *n)
         } else if (sn_parse_sign(x, "[")) {
             n = subscript(x, n);
         } else if (sn_parse_sign(x, "(")) {
-            n = sn_parse_make(x, SN_N_CALL, n, NULL);
-            struct sn_chat_node *list = arguments(x);
-            if (n)
-                n->b = list;
+            n = with_arguments(x, sn_parse_make(x, SN_N_CALL, n, NULL));
         } else {
             break;
         }
@@ -200,9 +206,7 @@ static struct sn_chat_node *test(struct sn_parser *x, struct sn_chat_node *of)
     bool is_not = sn_parse_word(x, "not");
     struct sn_chat_node *n = sn_parse_named(x, SN_N_TEST, of);
     if (sn_parse_sign(x, "(")) {
-        struct sn_chat_node *list = arguments(x);
-        if (n)
-            n->b = list;
+        n = with_arguments(x, n);
     } else if (!sn_parse_failed(x) && has_operand(x)) {
         n->b = sn_parse_make(x, SN_N_ARGUMENT, NULL, NULL);
         struct sn_chat_node *operand = postfix(x, primary(x));
@@ -219,18 +223,12 @@ static struct sn_chat_node *filters(struct sn_parser *x, struct sn_chat_node *n)
             n = sn_parse_named(x, SN_N_FILTER, n);
             if (!sn_parse_failed(x) && sn_parse_is_sign(x, "."))
                 sn_parse_fail(x, "filters with a dot are not done");
-            if (sn_parse_sign(x, "(")) {
-                struct sn_chat_node *list = arguments(x);
-                if (n)
-                    n->b = list;
-            }
+            if (sn_parse_sign(x, "("))
+                n = with_arguments(x, n);
         } else if (sn_parse_word(x, "is")) {
             n = test(x, n);
         } else if (sn_parse_sign(x, "(")) {
-            n = sn_parse_make(x, SN_N_CALL, n, NULL);
-            struct sn_chat_node *list = arguments(x);
-            if (n)
-                n->b = list;
+            n = with_arguments(x, sn_parse_make(x, SN_N_CALL, n, NULL));
         } else {
             break;
         }

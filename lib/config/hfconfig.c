@@ -285,8 +285,26 @@ static enum sn_status check_every(const struct sn_hf_job *j, const struct sn_hf_
                    j->path, e->name, e->row->ours);
 }
 
+/* What transformers takes where such a key is left out must do for all that there is. */
+static enum sn_status check_left_out(const struct sn_hf_job *j, const struct sn_hf_key *row)
+{
+    const struct sn_hf_entry *e;
+    double most;
+    SN_TRY(sn_hf_entry_find(j, row, &e));
+    SN_TRY(sn_hf_count_of(j, row->ours, &most));
+    if (e || most <= strtod(row->value, NULL))
+        return SN_OK;
+    return sn_fail(j->err, SN_EINPUT,
+                   "%s: %s: is left out, which means %s, but %s is %.0f; want the key with the same number",
+                   j->path, row->name, row->value, row->ours, most);
+}
+
 static enum sn_status check_entries(const struct sn_hf_job *j)
 {
+    for (int l = 0; j->type->lists[l]; l++)
+        for (const struct sn_hf_key *row = j->type->lists[l]; row->name; row++)
+            if (row->class == SN_HF_REPEAT && row->value)
+                SN_TRY(check_left_out(j, row));
     for (int i = 0; i < j->n; i++) {
         if (j->entries[i].row->class == SN_HF_FIXED)
             SN_TRY(check_fixed(j, &j->entries[i]));

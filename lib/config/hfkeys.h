@@ -57,7 +57,8 @@ struct sn_hf_key {
     enum sn_hf_class class;
     const char *ours, *per;
     const char *as; /* of USED: its name in files of ours, where it is another one; NULL: `name` */
-    const char *value; /* of USED: when left out, as in transformers; NULL: required */
+    const char *value; /* of USED: when left out, as in transformers; NULL: required. Of REPEAT: when left out,
+                        * at least what `ours` says, or it is refused; NULL: that */
     const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
     const char *why;                  /* of FIXED and INERT */
     struct sn_hf_layers layers;

@@ -391,7 +391,7 @@ static const struct sn_hf_key dots1_keys[] = {
     {USED("first_k_dense_replace", "experts.from", "0")},
     {USED("attention_bias", "attention_bias", "false")},
     {FIXED("sliding_window", "a window that cuts something off is not built", "null", "4096"), WRITTEN}, /* from max_window_layers on */
-    {REPEAT("max_window_layers", "num_hidden_layers")},
+    {REPEAT("max_window_layers", "num_hidden_layers"), .value = "62"},
     {FIXED("layer_types", "all layers attend alike here", "full_attention", "null"), .is_list = true},
     {INERT("output_router_logits", "what a call returns; there is no loss of routers")},
     {.name = NULL},

@@ -291,11 +291,12 @@ static void a_window_of_qwen2_is_that_of_its_later_layers(const struct place *p)
     sn_free(text);
 }
 
-static void config_json_is_refused_by_name(const struct place *p)
-{
 #define LLAMA                                                                                      \
     "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 3, "                  \
     "\"num_attention_heads\": 8, \"intermediate_size\": 96, \"vocab_size\": 500"
+
+static void config_json_is_refused_by_name(const struct place *p)
+{
     static const char *const cases[][2] = {
         {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}",
          "factor is missing, which rope_type: linear is by; want a complete config.json"},
@@ -337,6 +338,9 @@ static void config_json_is_refused_by_name(const struct place *p)
          "model.seq: got the text 'many'; want a whole number in 1..16777216 tokens"},
         {LLAMA ", \"num_key_value_heads\": 3}",
          "model.kv_heads: 3 does not divide model.heads (8); nearest that do: 2 or 4"},
+        {"{\"model_type\": \"dots1\", \"num_hidden_layers\": 63}",
+         "max_window_layers: is left out, which means 62, but num_hidden_layers is 63; want the key "
+         "with the same number"},
         {"{\"model_type\": \"llama\"}",
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
