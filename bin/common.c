@@ -27,6 +27,18 @@ enum sn_status sn_parse_number(const char *option, const char *text, long long l
     return SN_OK;
 }
 
+enum sn_status sn_parse_real(const char *option, const char *text, double least, double most,
+                             double *out, struct sn_err *err)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end || !(v >= least && v <= most))
+        return sn_fail(err, SN_EINPUT, "%s: '%s' is no number from %g to %g", option, text, least,
+                       most);
+    *out = v;
+    return SN_OK;
+}
+
 enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
                               struct sn_err *err)
 {

@@ -12,6 +12,9 @@ int sn_report(const struct sn_err *err);
 /* A decimal number of an option within bounds. */
 enum sn_status sn_parse_number(const char *option, const char *text, long long least,
                                long long most, long long *out, struct sn_err *err);
+/* A number of an option within bounds, such as 0.5 or 1.5e12. */
+enum sn_status sn_parse_real(const char *option, const char *text, double least, double most,
+                             double *out, struct sn_err *err);
 /* A size such as 4GiB, 512MiB, 5GB or 4096, at least `least`. */
 enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
                               struct sn_err *err);

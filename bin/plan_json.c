@@ -1,6 +1,5 @@
 #include "bin/plan_json.h"
 
-#include "bin/plan_print.h"
 #include "lib/config/batch.h"
 #include "lib/config/keys.h"
 #include "lib/layout/axes.h"
@@ -266,7 +265,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     sn_str_add(out, ", \"software\": ");
     sn_str_add_json(out, r->software->name);
     sn_str_add(out, ", \"goodput\": ");
-    sn_plan_goodput_json(out, r->goodput);
+    sn_goodput_json(out, r->goodput);
     if (r->why) {
         sn_str_add(out, ", \"why\": ");
         sn_str_add_json(out, r->why);

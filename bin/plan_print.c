@@ -332,7 +332,10 @@ static void text_plan(const struct sn_plan_report *r)
         (void)printf(" (this host's memory over %d rank%s)\n", p->ranks, p->ranks == 1 ? "" : "s");
     else
         (void)printf(" (%s)\n", r->pricer->machine->device.name);
-    sn_plan_goodput_text(r->goodput);
+}
+
+static void text_verdicts(const struct sn_plan *p)
+{
     if (p->proof.is_asked)
         text_verdict(p);
     if (p->meaning.is_asked)
@@ -345,6 +348,9 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
     struct sn_str text = {0};
     if (!r->json) {
         text_plan(r);
+        sn_goodput_text(&text, r->goodput);
+        SN_TRY(print(&text, "goodput", err));
+        text_verdicts(r->plan);
         return SN_OK;
     }
     sn_plan_json(&text, &(struct sn_plan_row){.plan = r->plan,

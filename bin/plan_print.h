@@ -19,9 +19,6 @@ struct sn_plan_report {
     bool json;
 };
 
-/* How often to save, as a line of text, or as a value of JSON (NULL: null). */
-void sn_plan_goodput_text(const struct sn_goodput *g);
-void sn_plan_goodput_json(struct sn_str *out, const struct sn_goodput *g);
 /* The plan on stdout, as text or as one JSON object (docs/plan.schema.json). */
 enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err);
 /* What each stage keeps from forward to backward. */

@@ -4,6 +4,7 @@
 #include "bin/common.h"
 #include "bin/inputs.h"
 #include "bin/plan_calibrate.h"
+#include "bin/plan_campaign.h"
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
@@ -26,6 +27,7 @@
 static const char usage[] =
     "usage: sennit-plan RUN.yaml [options]\n"
     "       sennit-plan search RUN.yaml [options]    the best layouts; see search --help\n"
+    "       sennit-plan campaign RUN.yaml [options]  what the whole run costs; see campaign --help\n"
     "       sennit-plan calibrate [RUN.yaml...] [-o MACHINE.yaml]    (see calibrate --help)\n"
     "\n"
     "Checks the run file, compiles its step, plays it on the machine that the file names and "
@@ -456,6 +458,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "search") == 0) {
         int code = 0;
         return sn_plan_search(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);
+    }
+    if (argc > 1 && strcmp(argv[1], "campaign") == 0) {
+        int code = 0;
+        return sn_plan_campaign(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);
     }
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {

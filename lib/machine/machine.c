@@ -5,8 +5,6 @@
 #include "lib/machine/machine.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/text_file.h"
-#include "lib/config/files.h"
 #include "lib/machine/fields.h"
 #include "lib/machine/software.h"
 #include "lib/program/program.h"
@@ -27,6 +25,8 @@ static const char *const algorithms[] = {"ring", "direct", NULL};
 #define RATE   .min = 1e6L, .max = 1e18L, .unit = "FLOP/s"
 #define WIDTH  .min = 1e5L, .max = 1e16L, .unit = "B/s"
 #define TIME   .min = 0, .max = 1, .unit = "seconds"
+#define POWER  .min = 0, .max = 1e6L, .unit = "watts"
+#define PRICE  .min = 0, .max = 1e6L, .unit = "$"
 #define PART   .min = 1e-4L, .max = 2   /* above 1: timed below the nominal figure's assumptions */
 #define CACHED .min = 1e-4L, .max = 100 /* above 1: from a cache */
 #define HALF   .min = 0, .max = 1e9L
@@ -68,6 +68,7 @@ static const struct sn_key machine_rows[] = {
     {ROW("device.library", BYTES, device.library, "Of that, what the context and libraries take; of a CPU: what a process takes beside its arenas."), ROOM, DEFAULT("0B")},
     {ROW("device.communicator", BYTES, device.communicator, "And what a communicator of more than one rank takes."), ROOM, DEFAULT("0B")},
     {ROW("device.bandwidth", FLOAT, device.bandwidth, "Of its memory."), WIDTH},
+    {ROW("device.watts", FLOAT, device.watts, "What it draws while it trains, at most (TDP); 0: not known."), POWER, DEFAULT("0")},
     {ROW("device.overhead", FLOAT, device.overhead, "What each operation begins with."), TIME, DEFAULT("0")},
     {MAP("device.peak")},
     {ROW("device.peak.fp32", FLOAT, device.gemm[SN_F32].peak, "Peak of dense products in fp32, by which MFU is counted."), RATE, ABSENT("it cannot")},
@@ -100,11 +101,15 @@ static const struct sn_key machine_rows[] = {
     {ROW("node.cpus", INT, cpus, "Its processor cores; 0: not known."), .min = 0, .max = 1 << 20, DEFAULT("0")},
     {ROW("node.nics", INT, nics, "Its network adapters; 0: not known."), .min = 0, .max = 4096, DEFAULT("0")},
     {ROW("node.memory", BYTES, node_memory, "Its memory; 0: not known."), ROOM, DEFAULT("0B")},
+    {ROW("node.watts", FLOAT, node_watts, "What a node draws beside its devices: processors, memory, adapters, fans; 0: not known."), POWER, DEFAULT("0")},
     {ROW("node.mtbf_hours", FLOAT, mtbf_hours, "Mean time between failures of one node; 0: not known."), .min = 0, .max = 1e9L, .unit = "hours", DEFAULT("0")},
     {ROW("collectives", ENUM, algorithm, "ring: the links of all levels work at the same time, 2 (n-1)/n of an all-reduce crosses each border (NCCL); direct: everybody sends 1/n to everybody (our own, on CPUs)."), .names = algorithms, DEFAULT("ring")},
     {ROW("launch", FLOAT, launch, "What each collective or transfer begins with."), TIME, DEFAULT("0")},
     {LIST("links"), .unit = "a list of levels", .sentence = "How devices are joined, from inside outwards: see below."},
     {LIST("choices"), .unit = "a list of lines", ABSENT("none"), .sentence = "Algorithms for products that `sennit-train --tune` found to be fastest on a device, in the words of its library; runs on the same kind of device, with the same version of the library, take them."},
+    {MAP("price")},
+    {ROW("price.device_hour", FLOAT, price_device, "What an hour of one device costs, those of a node that have no rank too; 0: not known."), PRICE, DEFAULT("0")},
+    {ROW("price.node_hour", FLOAT, price_node, "In its place: what an hour of a node costs."), PRICE, DEFAULT("0")},
     {MAP("storage")},
     {ROW("storage.write", FLOAT, storage_write, "What the file system takes from all nodes together; 0: not known."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},
     {ROW("storage.node", FLOAT, storage_node, "And from one node; 0: not known."), .min = 0, .max = 1e16L, .unit = "B/s", DEFAULT("0")},
@@ -311,6 +316,11 @@ static enum sn_status check(const struct sn_machine *m, const struct sn_yaml_nod
         return sn_yaml_fail(root, err,
                             "device.tile: m %lld, n %lld, units %lld; want all of them or none",
                             (long long)d->tile_m, (long long)d->tile_n, (long long)d->units);
+    if (m->price_device > 0 && m->price_node > 0)
+        return sn_yaml_fail(root, err,
+                            "price: device_hour %g and node_hour %g both say what a node costs; "
+                            "want one of them",
+                            m->price_device, m->price_node);
     return SN_OK;
 }
 
@@ -366,17 +376,6 @@ enum sn_status sn_machine_parse(struct sn_machine *out, const char *text, size_t
         memcpy(out, &m, sizeof(m));
     else
         sn_machine_fini(&m);
-    return st;
-}
-
-enum sn_status sn_machine_load(struct sn_machine *out, const char *path, struct sn_err *err)
-{
-    char *text;
-    size_t len;
-    struct stat id;
-    SN_TRY(sn_file_read(&text, &len, &id, path, err));
-    enum sn_status st = sn_machine_parse(out, text, len, path, err);
-    sn_free(text);
     return st;
 }
 
@@ -450,15 +449,6 @@ void sn_machine_format(struct sn_str *out, const struct sn_machine *m)
         format_links(out, &m->level[i].measured);
     }
     sn_choices_format(out, &m->choices);
-}
-
-enum sn_status sn_machine_save(const struct sn_machine *m, const char *path, struct sn_err *err)
-{
-    struct sn_str text = {0};
-    sn_machine_format(&text, m);
-    enum sn_status st = sn_text_save(&text, path, err);
-    sn_str_fini(&text);
-    return st;
 }
 
 static const char intro[] =

@@ -27,7 +27,7 @@
  *       - {op: gemm, type: bf16, epilogue: act, m: 4096, n: 4096, k: 1024, seconds: 2.1e-4}
  *     codecs:                   # how fast they are, in bytes of values: see codecs.h
  *       - {codec: int8, type: fp32, encode: 12.0e9, decode: 14.0e9}
- *   node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 8, mtbf_hours: 20000}
+ *   node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 8, watts: 3300, mtbf_hours: 20000}
  *   links:                      # from inside outwards; ranks of a domain are consecutive
  *     - {name: node, ranks: 8, latency: 3.0e-6, device: 300e9, efficiency: 0.8}
  *     - {name: leaf, ranks: 160, latency: 5.0e-6, device: 25e9, domain: 200e9, efficiency: 0.9}
@@ -35,6 +35,7 @@
  *   collectives: ring
  *   launch: 2.0e-5            # seconds, of each collective
  *   storage: {write: 100e9, node: 5e9}                    # bytes a second: all, of one node
+ *   price: {device_hour: 2.5}                             # $; or node_hour
  *   choices: [...]            # algorithms of the device's libraries: see choices.h
  *
  * The short form {flops, memory_bandwidth, overhead, flops_of} is a machine of one device whose
@@ -89,6 +90,7 @@ struct sn_machine_device {
     char name[SN_MACHINE_NAME];
     int64_t memory, library, communicator; /* bytes */
     double bandwidth, overhead;
+    double watts;                             /* at most, while it trains; 0: unknown */
     struct sn_gemm_rate gemm[SN_NPRECISIONS]; /* by SN_F32, SN_BF16, SN_F16; peak 0: it cannot */
     struct sn_gemm_rate fp8;                  /* of operands in 8 bits; peak 0: as bf16 */
     int64_t tile_m, tile_n, units;            /* 0: no waves */
@@ -136,7 +138,9 @@ struct sn_machine {
     int devices; /* of a node */
     int cpus, nics;
     int64_t node_memory;
-    double mtbf_hours; /* of one node; 0: unknown */
+    double mtbf_hours;               /* of one node; 0: unknown */
+    double node_watts;               /* beside its devices; 0: unknown */
+    double price_device, price_node; /* $ an hour, one of them at most; 0: unknown */
     struct sn_level level[SN_MAX_LEVELS];
     int n_levels;                /* at least 1, unless it came from the short form: 0 */
     enum sn_algorithm algorithm; /* of collectives */

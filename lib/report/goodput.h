@@ -18,6 +18,7 @@
 #ifndef SN_GOODPUT_H
 #define SN_GOODPUT_H
 
+#include "lib/base/str.h"
 #include "lib/machine/machine.h"
 #include "lib/sim/stages.h"
 
@@ -57,5 +58,8 @@ struct sn_goodput {
 /* For a layout whose step takes `step` seconds on the machine. */
 void sn_goodput_find(struct sn_goodput *out, const struct sn_stages *s, const struct sn_machine *m,
                      double step);
+/* The same as two lines of text, or as a value of JSON (NULL: null). */
+void sn_goodput_text(struct sn_str *out, const struct sn_goodput *g);
+void sn_goodput_json(struct sn_str *out, const struct sn_goodput *g);
 
 #endif

@@ -29,6 +29,17 @@ const char *sn_picture_time(char buf[24], double seconds)
     return buf;
 }
 
+const char *sn_picture_hours(char buf[24], double seconds)
+{
+    if (seconds >= 7200)
+        (void)snprintf(buf, 24, "%.1f h", seconds / 3600);
+    else if (seconds >= 120)
+        (void)snprintf(buf, 24, "%.0f min", seconds / 60);
+    else
+        (void)sn_picture_time(buf, seconds);
+    return buf;
+}
+
 /* First begin and last end of a stage's events of kinds a to b; false where it has none. */
 static bool extent(const struct sn_sim *s, int stage, enum sn_event_kind a, enum sn_event_kind b,
                    double t[2])

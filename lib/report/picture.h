@@ -58,5 +58,7 @@ const char *sn_event_name(enum sn_event_kind k);
 double sn_tick(double seconds, int n);
 /* "26.5 s", "310 ms", "42 us": buf of at least 24 bytes; returns buf. */
 const char *sn_picture_time(char buf[24], double seconds);
+/* The same, but from two minutes on "14 min", from two hours on "2.3 h". */
+const char *sn_picture_hours(char buf[24], double seconds);
 
 #endif

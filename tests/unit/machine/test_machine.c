@@ -39,7 +39,7 @@ static const char full[] =
     "  codecs:\n"
     "    - {codec: int8-hadamard, type: fp32, encode: 4.7e9, decode: 7.6e9, feedback: 2.9e9}\n"
     "    - {codec: zfp-16, type: bf16, encode: 1.0e8, decode: 9.0e7}\n"
-    "node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 7, mtbf_hours: 20000}\n"
+    "node: {devices: 8, cpus: 128, memory: 2048GiB, nics: 7, watts: 3300, mtbf_hours: 20000}\n"
     "collectives: direct\n"
     "launch: 2.0e-5\n"
     "links:\n"
@@ -47,6 +47,7 @@ static const char full[] =
     "     half_bytes: 1.0e6, all_reduce: 1.3, crowd: 0.9, processor: 0.5}\n"
     "  - {name: leaf, ranks: 160, latency: 5.0e-6, device: 25e9, domain: 200e9}\n"
     "  - {name: spine, ranks: 0, latency: 7.0e-6, device: 25e9, domain: 2000e9}\n"
+    "price: {device_hour: 2.5}\n"
     "storage: {write: 100e9, node: 5e9, host: 25e9}\n";
 
 static enum sn_status parse(struct sn_machine *m, const char *text, struct sn_err *err)
@@ -117,7 +118,8 @@ static void every_key_arrives(void)
                z[1].dtype == SN_BF16 && z[1].feedback == 0,
            "codecs");
     tap_ok(m.devices == 8 && m.cpus == 128 && m.nics == 7 && m.node_memory == 2048LL << 30 &&
-               m.mtbf_hours == 20000,
+               m.mtbf_hours == 20000 && m.node_watts == 3300 && m.price_device == 2.5 &&
+               m.price_node == 0,
            "node");
     tap_ok(m.algorithm == SN_ALGORITHM_DIRECT && m.launch == 2e-5, "collectives");
     const struct sn_level *l = m.level;
@@ -229,7 +231,7 @@ static const struct {
      "63"},
     {"nme: x\n", "m.yaml:1:1: unknown key 'nme' of a machine file; did you mean 'name'?"},
     {"frequency: x\n", "m.yaml:1:1: unknown key 'frequency' of a machine file; want name, source, "
-                       "device, node, collectives, launch, links, choices, storage"},
+                       "device, node, collectives, launch, links, choices, price, storage"},
     {"name: x\ndevice: {memroy: 1GiB}\n",
      "m.yaml:2:10: unknown key 'device.memroy' of a machine file; did you mean 'device.memory'?"},
     {"name: x\ndevice: 3\n", "m.yaml:2:9: device: want a mapping of keys"},

@@ -1,0 +1,258 @@
+#include "bin/plan_campaign.h"
+
+#include "bin/common.h"
+#include "bin/plan_json.h"
+#include "lib/base/mem.h"
+#include "lib/campaign/campaign.h"
+#include "lib/exec/threads.h"
+#include "lib/machine/named.h"
+#include "lib/search/planned.h"
+#include "lib/search/resolve.h"
+#include "slurm/supervisor/supervise.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: sennit-plan campaign RUN.yaml [options]\n"
+    "\n"
+    "What all steps of the run cost, with failures, saves, jobs of slurm.time and their queue: "
+    "days,\n"
+    "node-hours, energy, money, checkpoints.\n"
+    "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
+    "  --tokens T           train on T tokens, such as 1.5e12, instead of train.steps\n"
+    "  --queue-hours H      each job waits so long (default 0)\n"
+    "  --mtbf-hours N       mean time between failures of a node\n"
+    "  --storage RATE       bytes a second that all nodes write together, such as 50GB\n"
+    "  --price DOLLARS      of a device-hour, in place of the machine's price\n"
+    "  --slow H,M,F         a node is slow every H hours, for M minutes, in which steps take F "
+    "times as long\n"
+    "  --trials N           play N runs with failures and slow nodes at random\n"
+    "  --seed N             of these (default 1)\n"
+    "  --json               one JSON object\n"
+    "  --help\n"
+    "\n"
+    "Exit 0: done, 1: the layout does not fit, 2: bad usage or input.\n";
+
+enum { RANKS = 256, TOKENS, QUEUE, MTBF, STORAGE, PRICE, SLOW, TRIALS, SEED, JSON, HELP };
+
+struct line {
+    const char *run_file;
+    long long ranks, trials, seed;
+    double tokens, queue_hours, mtbf_hours, price; /* 0: not said */
+    int64_t storage;
+    struct sn_slow slow;
+    bool json, help;
+};
+
+/* "H,M,F" */
+static enum sn_status parse_slow(struct sn_slow *out, const char *text, struct sn_err *err)
+{
+    double v[3];
+    const char *at = text;
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        v[i] = strtod(at, &end);
+        if (end == at || *end != (i < 2 ? ',' : '\0') || !(v[i] > (i < 2 ? 0 : 1) && v[i] < 1e9))
+            return sn_fail(err, SN_EINPUT,
+                           "--slow: '%s' is no HOURS,MINUTES,FACTOR such as 2000,60,1.5: two "
+                           "numbers above 0 and one above 1",
+                           text);
+        at = end + 1;
+    }
+    *out = (struct sn_slow){.every = v[0] * 3600, .lasts = v[1] * 60, .factor = v[2]};
+    return SN_OK;
+}
+
+static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
+{
+    switch (code) {
+    case RANKS:
+        return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
+    case TOKENS:
+        return sn_parse_real("--tokens", optarg, 1, 1e18, &l->tokens, err);
+    case QUEUE:
+        return sn_parse_real("--queue-hours", optarg, 0, 1e5, &l->queue_hours, err);
+    case MTBF:
+        return sn_parse_real("--mtbf-hours", optarg, 1e-3, 1e9, &l->mtbf_hours, err);
+    case STORAGE:
+        return sn_parse_bytes("--storage", optarg, 1, &l->storage, err);
+    case PRICE:
+        return sn_parse_real("--price", optarg, 0, 1e6, &l->price, err);
+    case SLOW:
+        return parse_slow(&l->slow, optarg, err);
+    case TRIALS:
+        return sn_parse_number("--trials", optarg, 2, 1000000, &l->trials, err);
+    case SEED:
+        return sn_parse_number("--seed", optarg, 0, 1LL << 62, &l->seed, err);
+    case JSON:
+        l->json = true;
+        return SN_OK;
+    case HELP:
+        l->help = true;
+        return SN_OK;
+    default:
+        return sn_refuse_option("sennit-plan campaign", code, argv, err);
+    }
+}
+
+static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
+{
+    static const struct option options[] = {{"ranks", required_argument, NULL, RANKS},
+                                            {"tokens", required_argument, NULL, TOKENS},
+                                            {"queue-hours", required_argument, NULL, QUEUE},
+                                            {"mtbf-hours", required_argument, NULL, MTBF},
+                                            {"storage", required_argument, NULL, STORAGE},
+                                            {"price", required_argument, NULL, PRICE},
+                                            {"slow", required_argument, NULL, SLOW},
+                                            {"trials", required_argument, NULL, TRIALS},
+                                            {"seed", required_argument, NULL, SEED},
+                                            {"json", no_argument, NULL, JSON},
+                                            {"help", no_argument, NULL, HELP},
+                                            {0}};
+    *l = (struct line){.seed = 1};
+    for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
+        SN_TRY(parse_option(code, argv, l, err));
+    if (l->help)
+        return SN_OK;
+    return sn_parse_operand(&l->run_file, "sennit-plan campaign", "run file", argc, argv, err);
+}
+
+/* --- what is known of the machine and the terms ------------------------------------------------ */
+
+static void say_machine(struct sn_machine *m, const struct line *l)
+{
+    if (l->mtbf_hours > 0)
+        m->mtbf_hours = l->mtbf_hours;
+    if (l->storage) {
+        m->storage_write = (double)l->storage;
+        m->storage_node = 0;
+    }
+    if (l->price > 0) {
+        m->price_device = l->price;
+        m->price_node = 0;
+    }
+}
+
+static struct sn_campaign_want want_of(const struct line *l, const struct sn_config *c,
+                                       const struct sn_ops *ops, int ranks)
+{
+    return (struct sn_campaign_want){.ops = ops,
+                                     .threads = sn_threads(c, ranks),
+                                     .queue = l->queue_hours * 3600,
+                                     .slow = l->slow,
+                                     .notice = sn_supervise_margin,
+                                     .seed = (uint64_t)l->seed,
+                                     .trials = (int)l->trials};
+}
+
+/* --- one layout -------------------------------------------------------------------------------- */
+
+static enum sn_status print_text(struct sn_str *text, struct sn_err *err)
+{
+    bool failed = text->failed;
+    if (!failed)
+        (void)fputs(text->p, stdout);
+    sn_str_fini(text);
+    return failed ? sn_fail(err, SN_ENOMEM, "campaign: no memory for the text") : SN_OK;
+}
+
+static void plan_text(struct sn_str *out, const struct sn_config *c, const struct sn_campaign *k,
+                      const struct sn_machine *m, const struct sn_software *s)
+{
+    char axes[SN_AXES_SIZE] = {0}, need[16], have[16];
+    const char *note = sn_software_mfu_note(s, m);
+    sn_str_add(out, "%s: %s, %lld parameters, %s\nlayout: %s, micro_batch %d\n", c->run.name,
+               sn_family_name(c->model.family), (long long)k->parameters,
+               sn_dtype_name(c->train.precision), sn_config_axes(axes, &c->layout),
+               c->layout.micro_batch);
+    sn_str_add(out, "machine: %s, %d ranks; trainer: %s\nstep: %.4g s, MFU %.1f %%%s%s\n", m->name,
+               k->plan.ranks, s->name, k->plan.step_time, 100 * k->plan.mfu, note ? "; " : "",
+               note ? note : "");
+    if (k->limit && k->plan.memory.total > k->limit)
+        sn_str_add(out, "does not fit: a rank needs %s of %s\n",
+                   sn_str_bytes(need, k->plan.memory.total), sn_str_bytes(have, k->limit));
+    sn_campaign_text(out, k, m);
+}
+
+static void one_json(struct sn_str *out, const struct sn_config *c, const struct sn_campaign *k,
+                     const struct sn_machine *m, const struct sn_software *s)
+{
+    sn_str_add(out, "{\"campaign\": ");
+    sn_campaign_json(out, k);
+    sn_str_add(out, ", \"plan\": ");
+    sn_plan_json(out, &(struct sn_plan_row){.plan = &k->plan,
+                                            .layout = &c->layout,
+                                            .model = &c->model,
+                                            .machine = m,
+                                            .software = s,
+                                            .parameters = k->parameters,
+                                            .limit = k->limit,
+                                            .goodput = &k->goodput});
+    sn_str_add(out, "}");
+}
+
+static enum sn_status one(struct sn_config *c, const struct line *l, const struct sn_machine *m,
+                          const struct sn_software *s, int *exit_code, struct sn_err *err)
+{
+    struct sn_accelerator plugin;
+    struct sn_str text = {0};
+    struct sn_campaign k;
+    int ranks = sn_config_ranks(c);
+    struct sn_campaign_want want = want_of(l, c, sn_planned_ops(&plugin, c), ranks);
+    sn_planned_say(&plugin);
+    enum sn_status st = sn_campaign_find(&k, c, m, s, &want, err);
+    sn_accelerator_close(&plugin);
+    SN_TRY(st);
+    if (!k.limit)
+        k.limit = sn_host_limit(ranks);
+    if (l->json)
+        one_json(&text, c, &k, m, s);
+    else
+        plan_text(&text, c, &k, m, s);
+    sn_str_add(&text, "%s", l->json ? "\n" : "");
+    *exit_code = k.plan.memory.total > k.limit ? sn_exit_code(SN_EFAIL) : 0;
+    return print_text(&text, err);
+}
+
+/* --- all --------------------------------------------------------------------------------------- */
+
+static enum sn_status resolved(struct sn_config *c, const struct line *l, int *exit_code,
+                               struct sn_err *err)
+{
+    struct sn_machine m = {0};
+    struct sn_software s;
+    SN_TRY(sn_resolve_auto(c, (int)l->ranks, NULL, err));
+    int ranks = l->ranks ? (int)l->ranks : sn_config_least_ranks(&c->layout);
+    SN_TRY(sn_resolve_layout(c, ranks, err));
+    SN_TRY(sn_software_of(&s, c, NULL, err));
+    SN_TRY(sn_machine_of(&m, c, NULL, err));
+    say_machine(&m, l);
+    enum sn_status st = one(c, l, &m, &s, exit_code, err);
+    sn_machine_fini(&m);
+    return st;
+}
+
+enum sn_status sn_plan_campaign(int argc, char **argv, int *exit_code, struct sn_err *err)
+{
+    struct line l;
+    SN_TRY(parse_line(argc, argv, &l, err));
+    if (l.help) {
+        (void)fputs(usage, stdout);
+        return SN_OK;
+    }
+    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
+    if (!c)
+        return sn_fail(err, SN_ENOMEM, "campaign: no memory");
+    enum sn_status st = sn_planned_check_isa(err);
+    if (st == SN_OK)
+        st = sn_config_load(c, l.run_file, NULL, err);
+    if (st == SN_OK && l.tokens > 0)
+        st = sn_campaign_steps(&c->train.steps, c, l.tokens, err);
+    if (st == SN_OK)
+        st = resolved(c, &l, exit_code, err);
+    sn_free(c);
+    return st;
+}

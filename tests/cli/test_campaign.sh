@@ -1,0 +1,119 @@
+#!/bin/sh
+# test_campaign.sh - sennit-plan campaign: what it says of a whole run, and what it refuses.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. tests/lib/tap.sh
+plan=$BUILD/bin/sennit-plan json=$BUILD/tests/cli/plan_json schema=docs/plan.schema.json
+
+file() { # machine more
+    cat >"$tmp/run.yaml" <<EOF
+run: {name: campaign, output: $tmp/out}
+model: {preset: llama-7b}
+train: {steps: 1000, global_batch: 64, precision: bf16}
+machine: {$1}
+layout: {data: 8, tensor: 4, schedule: 1f1b, zero: 1}
+$2
+EOF
+}
+value() { # key: of the last JSON
+    printf '%s\n' "$out" | grep -oE "\"$1\": [0-9.e+-]+" | head -n 1 | sed 's/.*: //'
+}
+equal() { # sentence expression: of awk
+    ok "$1" awk "BEGIN { exit !($2) }"
+}
+
+# --- one layout ---------------------------------------------------------------------------------
+file 'preset: dgx-h100' 'checkpoint: {dir: ckpt, every: 50, keep: 3}'
+run "$plan" campaign "$tmp/run.yaml" --price 2.5
+is "campaign exits 0" "$rc" 0
+like "it says what is run" "$out" '^campaign: 1000 steps, 131 M tokens, 0\.0195 a parameter, on 4 nodes$'
+like "days and their parts" "$out" '^  days +[0-9.e-]+  [0-9.e-]+ of training \([0-9.]+ % of the time that nodes are held\)'
+like "that no limit of time cuts it" "$out" '^  jobs +1[0-9.]*  without a limit of time'
+like "energy of devices and nodes" "$out" '^  energy .* MWh of devices \(700 W each, at most\), .* of the rest of their nodes \(4600 W each\)$'
+like "money" "$out" '^  money .* \$, 2\.5 a device-hour$'
+like "checkpoints, and how many stay" "$out" '^  checkpoints +2[0-9.]+  of [0-9.]+ GiB, every 50 steps \(the best are [0-9]+\); 3 stay'
+run "$plan" campaign "$tmp/run.yaml" --price 2.5 --json
+is "--json exits 0" "$rc" 0
+printf '%s\n' "$out" >"$tmp/one.json"
+run "$json" schema "$schema" "$tmp/one.json"
+is "in the form of the schema" "$err" ''
+out=$(cat "$tmp/one.json")
+equal "device-hours are those of all devices of the nodes" "($(value device_hours) / $(value node_hours) - 8) ^ 2 < 1e-12"
+equal "at that price" "$(value dollars) / $(value device_hours) - 2.5 < 1e-6"
+equal "and of 700 W" "($(value device_kwh) / $(value device_hours) - 0.7) ^ 2 < 1e-12"
+equal "training is steps times their planned time" \
+    "($(value training_s) / $(value step_time_s) / 1000 - 1) ^ 2 < 1e-12"
+equal "held is training over goodput" "($(value held_s) * $(value goodput) / $(value training_s) - 1) ^ 2 < 1e-12"
+like "nothing was drawn" "$out" '"drawn": null'
+once=$(value days)
+
+run "$plan" campaign "$tmp/run.yaml" --tokens 2.62144e8 --json
+is "--tokens takes the place of train.steps" "$(value steps)" 2000
+run "$plan" campaign "$tmp/run.yaml" --tokens 1.31072001e8 --json
+is "whole steps read at least as many" "$(value steps)" 1001
+equal "and last longer" "$(value days) > $once"
+sed 's/global_batch: 64/&, ramp: {batches: [32], until: [500]}/' "$tmp/run.yaml" >"$tmp/ramp.yaml"
+run "$plan" campaign "$tmp/ramp.yaml" --json
+printf '%s\n' "$out" >"$tmp/ramp.json"
+run "$json" schema "$schema" "$tmp/ramp.json"
+is "with a ramp, too" "$err" ''
+out=$(cat "$tmp/ramp.json")
+equal "smaller batches are fewer tokens in less time" "$(value tokens) == 98304000 && $(value days) < $once"
+
+# --- jobs ---------------------------------------------------------------------------------------
+file 'preset: dgx-h100' 'slurm: {time: "00:10:00"}'
+run "$plan" campaign "$tmp/run.yaml" --tokens 1e10 --queue-hours 6 --json
+is "jobs of ten minutes" "$(value job_s)" 600
+equal "wait six hours each" "($(value queue_s) / $(value jobs) / 21600 - 1) ^ 2 < 1e-12 && $(value jobs) > 20"
+equal "which days have" "($(value days) * 86400 - $(value held_s) - $(value queue_s)) ^ 2 < 1e-3"
+short=$(value held_s)
+file 'preset: dgx-h100' 'slurm: {time: "1-00:00:00", spares: 1}'
+run "$plan" campaign "$tmp/run.yaml" --tokens 1e10 --json
+equal "longer jobs start less often" "$(value held_s) < $short && $(value jobs) == 1"
+equal "a spare node is held, too" "($(value node_hours) * 3600 / $(value held_s) - 5) ^ 2 < 1e-12"
+run "$plan" campaign "$tmp/run.yaml" --tokens 1e12 --mtbf-hours 200 --slow 100,30,1.5 --trials 200 --seed 3
+is "runs are played at random" "$rc" 0
+like "slow nodes are told" "$out" '^  slow nodes +[0-9.]+  steps go at 9[0-9.]+ % of their pace'
+like "and how far runs are apart" "$out" '^drawn at random, 200 times: [0-9.]+ days \(\+- [0-9.e-]+\), nine in ten [0-9.]+ to [0-9.]+; '
+run "$plan" campaign "$tmp/run.yaml" --tokens 1e12 --mtbf-hours 200 --slow 100,30,1.5 --trials 200 --seed 3 --json
+printf '%s\n' "$out" >"$tmp/drawn.json"
+formula=$(value days)
+out=$(sed 's/.*"drawn": //' "$tmp/drawn.json")
+equal "their mean is that of the formulas" "($(value days) / $formula - 1) ^ 2 < 0.005 ^ 2"
+run "$json" schema "$schema" "$tmp/drawn.json"
+is "in the form of the schema, too" "$err" ''
+
+# --- what does not work -------------------------------------------------------------------------
+refuses() { # sentence pattern option...
+    what=$1 pattern=$2
+    shift 2
+    run "$plan" campaign "$@"
+    is "$what: exit 2" "$rc" 2
+    is "in one line" "$(printf '%s\n' "$err" | wc -l)" 1
+    like "that says what is wrong" "$err" "$pattern"
+}
+file 'preset: dgx-h100' ''
+refuses "no run file" 'want one run file, got 0'
+refuses "an unknown option" 'unknown option --node; see sennit-plan campaign --help' "$tmp/run.yaml" --node 3
+refuses "no number of tokens" "--tokens: 'many' is no number from 1 to 1e\+18" "$tmp/run.yaml" --tokens many
+refuses "more tokens than steps may read" '--tokens: .* take more than .* steps' "$tmp/run.yaml" --tokens 9e17
+refuses "hours below zero" "--queue-hours: '-1' is no number from 0" "$tmp/run.yaml" --queue-hours -1
+refuses "no time between failures" "--mtbf-hours: 'nan' is no number" "$tmp/run.yaml" --mtbf-hours nan
+refuses "a slow node without a factor" "--slow: '10,20' is no HOURS,MINUTES,FACTOR" "$tmp/run.yaml" --slow 10,20
+refuses "a slow node that is fast" "--slow: '10,20,0.5' .* one above 1" "$tmp/run.yaml" --slow 10,20,0.5
+refuses "a single trial" "--trials: '1' is no number from 2" "$tmp/run.yaml" --trials 1
+refuses "failures faster than restarts" 'leave less than 0.001 of the time.*want fewer nodes' "$tmp/run.yaml" --mtbf-hours 0.01
+file 'preset: dgx-h100' 'slurm: {time: 1}'
+refuses "jobs that are over before they have saved" 'want a longer slurm.time' "$tmp/run.yaml"
+sed 's/^node: {/price: {device_hour: 2, node_hour: 16}\n&/' templates/machines/dgx-h100.yaml >"$tmp/twice.yaml"
+file "file: $tmp/twice.yaml" ''
+refuses "a price that is said twice" 'price: device_hour 2 and node_hour 16 both say' "$tmp/run.yaml"
+file 'preset: marconi100' ''
+sed -i 's/bf16/fp16/; s/tensor: 4/tensor: 1/' "$tmp/run.yaml"
+run "$plan" campaign "$tmp/run.yaml"
+is "what does not fit: exit 1" "$rc" 1
+like "and says so" "$out" '^does not fit: a rank needs .* of 15\.77 GiB$'
+like "but is counted" "$out" '^campaign: '
+run "$plan" campaign --help
+is "--help exits 0" "$rc" 0
+tap_done
