@@ -6,6 +6,7 @@
 #ifndef SN_ATTR_H
 #define SN_ATTR_H
 
+#include "kernels/both.h"
 #include "kernels/codec_kind.h"
 #include "kernels/tensor.h"
 
@@ -26,12 +27,15 @@ struct sn_gemm_attr {
     enum sn_epilogue epilogue;
 };
 
-/* ROPE, HEAD_NORM and its gradients, ATTENTION, ATTENTION_DX */
+/* ROPE, HEAD_NORM and its gradients, MLA_JOIN, MLA_JOIN_DX, ATTENTION, ATTENTION_DX */
 struct sn_attention_attr {
     int32_t heads, kv_heads, head_dim;
-    int32_t rotary_dim; /* ROPE */
-    float theta;        /* ROPE: base of the frequencies */
-    float amplitude;    /* ROPE: of sines and cosines; 0: 1 */
+    int32_t v_dim;       /* MLA_JOIN, ATTENTION, their gradients: features of a head of v; 0: head_dim */
+    int32_t rotary_dim;  /* ROPE */
+    int32_t rotary_from; /* ROPE: the first column of a head that turns */
+    bool interleaved;    /* ROPE: pairs are neighbours, (2i, 2i + 1) */
+    float theta;         /* ROPE: base of the frequencies */
+    float amplitude;     /* ROPE: of sines and cosines; 0: 1 */
     const double
         *frequencies; /* ROPE: of each pair, in place of those of theta; on the host; or NULL */
     float scale;      /* of the scores */
@@ -115,6 +119,12 @@ struct sn_exact_attr {
     int32_t
         depth; /* GEMM, EXPERT_GEMM: of a term of a product; CE_PART and CROSS_ENTROPY: of a part */
 };
+
+/* Columns of a head of v and o. */
+SN_BOTH int64_t sn_v_dim(const struct sn_attention_attr *a)
+{
+    return a->v_dim > 0 ? a->v_dim : a->head_dim;
+}
 
 struct sn_attr {
     enum sn_act act; /* ACT, ACT_DX, GEMM with such an epilogue */

@@ -90,11 +90,21 @@
  *               the sum before it is rounded, and add columns in fp32, in an order of its own
  * COLSUM        0 dy[T,N]                                 0+ db[1,N] f32              -
  * ROPE          0 x[T, C]                                 0 y[T, C]                   0: in 0
- *               rotates the first `heads` blocks of head_dim columns, in each the first rotary_dim
- *               ones as half-split pairs (i, i + rotary_dim/2) by +-position theta^(-2i/rotary_dim), or
- *               frequencies[i], times amplitude; `inverse` turns back (the gradient). Others are copied
- * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*d],       0+ o[T,H*d], 1+ lse[T,H] f32 -
+ *               rotates the first `heads` blocks of head_dim columns, in each the rotary_dim ones from
+ *               rotary_from on as half-split pairs (i, i + rotary_dim/2), or `interleaved` ones (2i, 2i + 1),
+ *               pair i by +-position theta^(-2i/rotary_dim), or frequencies[i], times amplitude; `inverse`
+ *               turns back (the gradient). Others are copied
+ * MLA_JOIN      0 q[T,H d], 1 kv[T,H (n + e)],            0 y[T,2 H d + H e]          -
+ *               2 r[T,d - n]
+ *               multi-head latent attention: y = q | k | v, three operands of ATTENTION side by side. Head h
+ *               of k is the first n of its n + e columns of kv, then r, which all heads share; of v the last e
+ *               (e as ATTENTION's; n = d - columns of r). All are of one type
+ * MLA_JOIN_DX   0 dy[T,2 H d + H e]                       0 dq[T,H d], 1 dkv[T,H (n + e)], -
+ *                                                         2 dr[T,d - n]
+ *               moves, and dr: the sum over the heads here, in their order, in fp32, rounded once; dr may be f32
+ * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*e],       0+ o[T,H*e], 1+ lse[T,H] f32 -
  *               3 starts[N S,1] i32?
+ *               e = v_dim, or d where that is 0; q, k and v may be columns of one buffer
  *               within each sample, over the keys that the query sees (kernels/mask.h); scores s are times
  *               attr.attention.scale > 0, and with cap > 0 then cap tanh(s / cap); head h reads kv head h*G/H;
  *               never holds an S x S matrix (blocks, online softmax); lse = log sum exp of the
@@ -105,7 +115,7 @@
  *               A query that sees none of the keys: SN_WRITE gives o = 0, lse = -inf, SN_ADD
  *               changes nothing
  * ATTENTION_DX  0 q, 1 k, 2 v, 3 o, 4 do, 5 lse,          0+ dq, 1+ dk, 2+ dv         -
- *               6 starts?
+ *               6 starts?                                 shapes are those of q, k, v, o above
  *               o and lse are those over all keys, in 1 and 2 some of the keys (key_rank as above):
  *               dq is their share of it. Each output may be f32 or the storage type; o too
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
@@ -279,7 +289,8 @@
     X(RMSNORM, rmsnorm) X(RMSNORM_DX, rmsnorm_dx) X(RMSNORM_DW, rmsnorm_dw)                       \
     X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(HEAD_NORM, head_norm)                  \
     X(HEAD_NORM_DX, head_norm_dx) X(HEAD_NORM_DW, head_norm_dw) X(GEMM, gemm)                      \
-    X(COLSUM, colsum) X(ROPE, rope) X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)          \
+    X(COLSUM, colsum) X(ROPE, rope) X(MLA_JOIN, mla_join) X(MLA_JOIN_DX, mla_join_dx)              \
+    X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)                                         \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
     X(SCALE, scale) X(GATE, gate) X(GATE_DX, gate_dx) X(DROPOUT, dropout) X(JITTER, jitter)        \
     X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)                                            \
@@ -326,6 +337,8 @@ enum {
 };
 enum { SN_COLSUM_DY, SN_COLSUM_DB = 0 };
 enum { SN_ROPE_X, SN_ROPE_Y = 0 };
+enum { SN_MLA_JOIN_Q, SN_MLA_JOIN_KV, SN_MLA_JOIN_R, SN_MLA_JOIN_Y = 0 };
+enum { SN_MLA_JOIN_DX_DY, SN_MLA_JOIN_DX_DQ = 0, SN_MLA_JOIN_DX_DKV, SN_MLA_JOIN_DX_DR };
 enum {
     SN_ATTENTION_Q, SN_ATTENTION_K, SN_ATTENTION_V, SN_ATTENTION_STARTS,
     SN_ATTENTION_O = 0, SN_ATTENTION_LSE

@@ -28,7 +28,7 @@ EMULWGMMA := $(shell grep -l 'wgmma.*\.cuh' kernels/cuda/*.cu tests/cuda_emul/ow
 EMULOBJ  := $(patsubst kernels/cuda/%.cu,$(BUILD)/emul/%.o,$(wildcard kernels/cuda/*.cu)) \
             $(patsubst tests/cuda_emul/%.cc,$(BUILD)/emul/emul_%.o,$(wildcard tests/cuda_emul/*.cc)) \
             $(patsubst %,$(BUILD)/emul/%.pic.o,cudnn sdpa sdpa_graph library)
-OTHER    := $(patsubst tests/unit/kernels/%.c,%,$(wildcard $(addprefix tests/unit/kernels/,test_kernels_[denoprsv]*.c test_attention*.c \
+OTHER    := $(patsubst tests/unit/kernels/%.c,%,$(wildcard $(addprefix tests/unit/kernels/,test_kernels_[demnoprsv]*.c test_attention*.c \
             test_gemm.c test_cross_entropy.c))) test_kernels_cuda test_codec_cuda
 EMULTEST := $(if $(SAN),,$(if $(EMULCXX),$(OTHER:%=$(BUILD)/tests/emul/%) \
             $(patsubst tests/cuda_emul/own/%.cc,$(BUILD)/tests/emul/%,$(wildcard tests/cuda_emul/own/*.cc))))

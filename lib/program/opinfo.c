@@ -116,6 +116,13 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"x", ROWS}},
         .out = {{"y", ROWS, {TAKES(SN_ROPE_X)}}},
         .gradient = sn_grad_pointwise, .dx = SN_OP_ROPE},
+    [SN_OP_MLA_JOIN] = {
+        .in = {{"q", ROWS}, {"kv", ROWS}, {"r", ROWS}},
+        .out = {{"y", ROWS}},
+        .repeat = SN_REPEAT_CHEAP},
+    [SN_OP_MLA_JOIN_DX] = {
+        .in = {{"dy", ROWS}},
+        .out = {{"dq", ROWS}, {"dkv", ROWS}, {"dr", ROWS}}},
     [SN_OP_ATTENTION] = {
         .in = {{"q", GRAD}, {"k", GRAD}, {"v", GRAD}, {"starts", OPT | GRAD}},
         .out = {{"o", SUM | GRAD}, {"lse", SUM | GRAD}},

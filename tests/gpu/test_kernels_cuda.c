@@ -201,6 +201,26 @@ static void rope_given(struct kt *k, enum sn_op_kind kind)
     k->a.attr.attention.amplitude = 1.25f;
 }
 
+/* Heads of 128 + 64 features, and of 128 of v. */
+static void mla_join(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t t = size(2048, 16), h = 16, n = 128, e = 128, r = 64;
+    struct kt_shape all = shape(type, t, h * (2 * (n + r) + e));
+    struct kt_shape of[] = {shape(type, t, h * (n + r)), shape(type, t, h * (n + e)), shape(type, t, r)};
+    k->magnitude = 4.0;
+    k->a.attr = (struct sn_attr){
+        .attention.heads = 16, .attention.kv_heads = 16, .attention.head_dim = 192, .attention.v_dim = 128};
+    for (int i = 0; i < 3; i++)
+        if (kind == SN_OP_MLA_JOIN)
+            kt_in(k, i, of[i]);
+        else
+            kt_out(k, i, of[i], SN_WRITE);
+    if (kind == SN_OP_MLA_JOIN)
+        kt_out(k, 0, all, SN_WRITE);
+    else
+        kt_in(k, 0, all);
+}
+
 /* A layer's linear map, with its bias. */
 static void linear(struct kt *k)
 {
@@ -413,6 +433,8 @@ static const struct {
     {SN_OP_HEAD_NORM_DW, "HEAD_NORM_DW", head_norm, 1e-4},
     {SN_OP_ROPE, "ROPE", rope, 1e-6},
     {SN_OP_ROPE, "ROPE of given frequencies", rope_given, 1e-6},
+    {SN_OP_MLA_JOIN, "MLA_JOIN", mla_join, 0},
+    {SN_OP_MLA_JOIN_DX, "MLA_JOIN_DX", mla_join, 1e-6},
     {SN_OP_ATTENTION, "ATTENTION", attention, 4e-6},
     {SN_OP_ATTENTION_DX, "ATTENTION_DX", attention, 2e-5},
     {SN_OP_ACT, "ACT", pointwise, 4e-6},
