@@ -278,11 +278,14 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     o.node = sn_alloc_n(ops, sizeof(*o.node));
     o.use = sn_alloc_n(bufs, sizeof(*o.use));
     o.part = sn_alloc_n(bufs * (size_t)o.parts, sizeof(*o.part));
+    o.touched = sn_alloc_n(ops * (SN_MAX_IN + SN_MAX_OUT), sizeof(*o.touched));
     o.alias = sn_alloc_n(bufs, sizeof(*o.alias));
     o.home = sn_alloc_n(bufs, sizeof(*o.home));
+    o.ready = sn_alloc_n(ops, sizeof(*o.ready));
     o.found = sn_alloc_n(ops, sizeof(*o.found));
     o.best = sn_alloc_n(ops, sizeof(*o.best));
-    o.failed = !o.node || !o.use || !o.part || !o.alias || !o.home || !o.found || !o.best;
+    o.failed = !o.node || !o.use || !o.part || !o.touched || !o.alias || !o.home || !o.ready ||
+               !o.found || !o.best;
     if (!o.failed)
         find_homes(&o);
     for (int s = 0; s < p->n_segments && !o.failed; s++) {
@@ -297,8 +300,10 @@ void sn_pass_order(const struct sn_job *j, struct sn_program *p)
     sn_free(o.edge);
     sn_free(o.use);
     sn_free(o.part);
+    sn_free(o.touched);
     sn_free(o.alias);
     sn_free(o.home);
+    sn_free(o.ready);
     sn_free(o.found);
     sn_free(o.best);
     sn_lanes_fini(&o.links);

@@ -100,56 +100,56 @@ void sn_order_set_scene(struct sn_ordering *o, enum sn_order_scene scene)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-typedef void on_buffer(struct sn_ordering *o, int buf, int64_t *bytes);
-
-/* Each local buffer of a node, as often as operands show it. */
-static void for_buffers(struct sn_ordering *o, int node, on_buffer *call, int64_t *bytes)
+/* Local buffers of all nodes, each as often as operands show it. */
+static void list_buffers(struct sn_ordering *o)
 {
-    const struct sn_order_node *x = &o->node[node];
-    for (int i = x->first; i < x->first + x->n; i++) {
-        const struct sn_op *op = &o->p->ops[i];
-        for (int k = 0; k < SN_MAX_IN + SN_MAX_OUT; k++) {
-            int buf = k < SN_MAX_IN ? op->in[k].buf : op->out[k - SN_MAX_IN].buf;
+    int n = 0, here = (int)(o->segment - o->p->segments);
+    for (int b = 0; b < o->p->n_bufs; b++)
+        o->use[b] = (struct sn_order_use){.bytes = o->p->bufs[b].bytes,
+                                          .is_local = b >= o->p->n_state_bufs &&
+                                                      !o->p->bufs[b].kept && o->home[b] == here};
+    for (int i = 0; i < o->n; i++) {
+        struct sn_order_node *x = &o->node[i];
+        x->touches = n;
+        for (int k = 0; k < x->n * (SN_MAX_IN + SN_MAX_OUT); k++) {
+            const struct sn_op *op = &o->p->ops[x->first + k / (SN_MAX_IN + SN_MAX_OUT)];
+            int at = k % (SN_MAX_IN + SN_MAX_OUT);
+            int buf = at < SN_MAX_IN ? op->in[at].buf : op->out[at - SN_MAX_IN].buf;
             if (buf >= 0 && o->use[o->alias[buf]].is_local)
-                call(o, o->alias[buf], bytes);
+                o->touched[n++] = o->alias[buf];
         }
+        x->n_touches = n - x->touches;
     }
-}
-
-static void count_use(struct sn_ordering *o, int buf, int64_t *bytes)
-{
-    (void)bytes;
-    o->use[buf].left++;
-}
-
-static void take(struct sn_ordering *o, int buf, int64_t *bytes)
-{
-    if (!o->use[buf].is_live)
-        *bytes += o->p->bufs[buf].bytes;
-    o->use[buf].is_live = true;
-}
-
-static void would_take(struct sn_ordering *o, int buf, int64_t *bytes)
-{
-    if (!o->use[buf].is_live)
-        *bytes += o->p->bufs[buf].bytes;
-}
-
-static void give_back(struct sn_ordering *o, int buf, int64_t *bytes)
-{
-    if (--o->use[buf].left == 0)
-        *bytes -= o->p->bufs[buf].bytes;
+    o->n_touched = n;
 }
 
 static void count_uses(struct sn_ordering *o)
 {
-    for (int b = 0; b < o->p->n_bufs; b++)
-        o->use[b] =
-            (struct sn_order_use){.is_local = b >= o->p->n_state_bufs && !o->p->bufs[b].kept &&
-                                              o->home[b] == (int)(o->segment - o->p->segments)};
-    for (int i = 0; i < o->n; i++)
-        for_buffers(o, i, count_use, NULL);
+    for (int k = 0; k < o->n_touched; k++) {
+        o->use[o->touched[k]].left = 0;
+        o->use[o->touched[k]].is_live = false;
+    }
+    for (int k = 0; k < o->n_touched; k++)
+        o->use[o->touched[k]].left++;
 }
+
+static void take(struct sn_ordering *o, const struct sn_order_node *x)
+{
+    for (int k = x->touches; k < x->touches + x->n_touches; k++) {
+        struct sn_order_use *use = &o->use[o->touched[k]];
+        o->clock.live += use->is_live ? 0 : use->bytes;
+        use->is_live = true;
+    }
+}
+
+static void give_back(struct sn_ordering *o, const struct sn_order_node *x)
+{
+    for (int k = x->touches; k < x->touches + x->n_touches; k++) {
+        struct sn_order_use *use = &o->use[o->touched[k]];
+        o->clock.live -= --use->left == 0 ? use->bytes : 0;
+    }
+}
+
 /* --- the clock -------------------------------------------------------------------------------- */
 
 static void is_done(void *arg, int64_t node, double begin, double end)
@@ -182,9 +182,9 @@ static void place(struct sn_ordering *o, int node)
 {
     struct sn_order_clock *c = &o->clock;
     struct sn_order_node *x = &o->node[node];
-    for_buffers(o, node, take, &c->live);
+    take(o, x);
     c->peak = c->live > c->peak ? c->live : c->peak;
-    for_buffers(o, node, give_back, &c->live);
+    give_back(o, x);
     c->now += x->seconds;
     if (x->is_wait && x->posted >= 0)
         c->now = fmax(c->now, o->node[x->posted].done);
@@ -234,6 +234,7 @@ static double play_scenes(struct sn_ordering *o)
 
 double sn_order_play_text(struct sn_ordering *o)
 {
+    list_buffers(o);
     for (int i = 0; i < o->n; i++)
         o->found[i] = i;
     double seconds = play_scenes(o);
@@ -241,10 +242,12 @@ double sn_order_play_text(struct sn_ordering *o)
     return seconds;
 }
 
-static bool fits(struct sn_ordering *o, int node)
+static bool fits(const struct sn_ordering *o, int node)
 {
+    const struct sn_order_node *x = &o->node[node];
     int64_t bytes = o->clock.live;
-    for_buffers(o, node, would_take, &bytes);
+    for (int k = x->touches; k < x->touches + x->n_touches; k++)
+        bytes += o->use[o->touched[k]].is_live ? 0 : o->use[o->touched[k]].bytes;
     return bytes <= o->limit;
 }
 
@@ -303,55 +306,73 @@ static int gathers_until(const struct sn_ordering *o)
 }
 
 /* As choose, with gaps that are filled by what fits them: what is long is left for long ones. */
-static int choose_fitting(struct sn_ordering *o, int next, int end)
+static int choose_fitting(struct sn_ordering *o, int end)
 {
     struct sn_order_gap g = {-1, -1, -1};
     int gathers = gathers_until(o);
-    for (int i = next; i < end; i++)
-        if (o->node[i].n_before == 0 && !o->node[i].is_placed &&
-            (i == next || (fits(o, i) && (i < gathers || !o->node[i].gathers_weights))))
+    for (int k = 0, i; k < o->n_ready && (i = o->ready[k]) < end; k++)
+        if (k == 0 || (fits(o, i) && (i < gathers || !o->node[i].gathers_weights)))
             look_at(o, &g, i);
     if (g.first >= 0)
         return g.first;
     if (g.wait < 0 || g.kernel < 0 || o->node[g.kernel].rank >= o->node[g.wait].rank)
         return g.kernel >= 0 ? g.kernel : g.wait;
     double gap = stands(o, &o->node[g.wait]);
-    for (int i = next; i < end; i++)
-        if (o->node[i].n_before == 0 && !o->node[i].is_placed && o->node[i].seconds > 0 &&
+    for (int k = 0, i; k < o->n_ready && (i = o->ready[k]) < end; k++)
+        if (o->node[i].seconds > 0 &&
             fills_better(o->node[i].seconds, o->node[g.kernel].seconds, gap) && fits(o, i))
             g.kernel = i;
     return gap < o->rule.patience * o->node[g.kernel].seconds ? g.wait : g.kernel;
 }
 
-/* The node that comes next; `next` is the first of the text that is left, which always may. */
-static int choose(struct sn_ordering *o, int next)
+/* The node that comes next; the first of the text that is left always may. */
+static int choose(struct sn_ordering *o)
 {
-    int best = next, end = o->n - next < AHEAD ? o->n : next + AHEAD;
+    int best = o->ready[0], end = o->n - best < AHEAD ? o->n : best + AHEAD;
     if (o->rule.fills)
-        return choose_fitting(o, next, end);
-    for (int i = next + 1; i < end; i++)
-        if (o->node[i].n_before == 0 && !o->node[i].is_placed && is_better(o, i, best) &&
-            fits(o, i))
+        return choose_fitting(o, end);
+    for (int k = 1, i; k < o->n_ready && (i = o->ready[k]) < end; k++)
+        if (is_better(o, i, best) && fits(o, i))
             best = i;
     return best;
 }
 
+/* Into its place among those that may come next, which stand as in the text. */
+static void is_ready(struct sn_ordering *o, int node)
+{
+    int k = o->n_ready++;
+    for (; k > 0 && o->ready[k - 1] > node; k--)
+        o->ready[k] = o->ready[k - 1];
+    o->ready[k] = node;
+}
+
+static void leaves_ready(struct sn_ordering *o, int node)
+{
+    int k = 0;
+    while (o->ready[k] != node)
+        k++;
+    for (o->n_ready--; k < o->n_ready; k++)
+        o->ready[k] = o->ready[k + 1];
+}
+
 static void find_order(struct sn_ordering *o)
 {
-    int next = 0;
     start_clock(o);
+    o->n_ready = 0;
     for (int i = 0; i < o->n; i++) {
         o->node[i].is_placed = false;
         o->node[i].n_before = o->node[i].needs;
+        if (o->node[i].needs == 0)
+            o->ready[o->n_ready++] = i;
     }
     for (int n = 0; n < o->n; n++) {
-        while (o->node[next].is_placed)
-            next++;
-        int node = choose(o, next);
+        int node = choose(o);
         place(o, node);
         o->found[n] = node;
+        leaves_ready(o, node);
         for (int e = o->node[node].edges; e >= 0; e = o->edge[e].next)
-            o->node[o->edge[e].to].n_before--;
+            if (--o->node[o->edge[e].to].n_before == 0)
+                is_ready(o, o->edge[e].to);
     }
 }
 

@@ -34,6 +34,7 @@ struct sn_order_node {
     int needs;    /* nodes that have to come before it */
     int n_before; /* of those, that have not yet */
     int edges;    /* the first of those to nodes that come after it; -1 */
+    int touches, n_touches; /* local buffers in `touched` */
     double tail;  /* seconds of the longest way from its begin to the segment's end */
     double rank;  /* by which it is chosen: its tail, or not far from it */
     double done;  /* when what it posted is, if nothing else is posted */
@@ -51,7 +52,8 @@ struct sn_order_part {
     int readers; /* edges to nodes that have read it since; -1 */
 };
 struct sn_order_use { /* of a buffer */
-    int left;         /* nodes that touch it and have not been placed */
+    int64_t bytes;
+    int left;         /* operands of nodes that have not been placed */
     bool is_live, is_local; /* local: a temporary that no other segment touches */
 };
 
@@ -78,8 +80,10 @@ struct sn_ordering {
     struct sn_order_use *use; /* by buffer */
     struct sn_order_part *part; /* of a buffer `parts`, of as many elements each */
     int parts;                  /* layout.tensor_pieces */
+    int *touched, n_touched;  /* local buffers, node after node, each as often as operands show it */
     int *alias;               /* by buffer: the one that stands for it */
     int *home;                /* by buffer: the segment that touches it; -1 none, -2 several */
+    int *ready, n_ready;      /* nodes that may come next, in the order of the text */
     int *found;               /* nodes, as this try has them */
     int *best;                /* and as the best has */
     struct sn_order_rule rule;
