@@ -11,11 +11,11 @@
 /* --- files -------------------------------------------------------------------------------------- */
 
 enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const struct sn_config *c,
-                                   struct sn_err *err)
+                                   struct sn_open_files *files, struct sn_err *err)
 {
     if (c->data.loss == SN_LOSS_ALL)
         return SN_OK;
-    SN_TRY(sn_data_open_mask(d, err));
+    SN_TRY(sn_data_open_mask(d, files, err));
     if (sn_data_mask_counted(sn_data_mask(d)) > 0)
         return SN_OK;
     return sn_fail(err, SN_EINPUT,
@@ -25,30 +25,30 @@ enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const st
 }
 
 static enum sn_status open_set(struct sn_corpus *out, const char *path, const struct sn_config *c,
-                               bool checks, struct sn_err *err)
+                               bool checks, struct sn_open_files *files, struct sn_err *err)
 {
     struct sn_data **d = &out->set[out->n];
-    SN_TRY((checks ? sn_data_open : sn_data_open_checked)(d, path, err));
+    SN_TRY(sn_data_open_shared(d, path, checks, files, err));
     out->n++;
-    SN_TRY(sn_corpus_open_mask(*d, path, c, err));
+    SN_TRY(sn_corpus_open_mask(*d, path, c, files, err));
     return checks ? sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
 }
 
 enum sn_status sn_corpus_open_train(struct sn_corpus *out, const struct sn_config *c, bool checks,
-                                    struct sn_err *err)
+                                    struct sn_open_files *files, struct sn_err *err)
 {
     *out = (struct sn_corpus){0};
     for (int i = 0; i < c->data.train.n; i++)
-        SN_TRY(open_set(out, sn_set_path(&c->data.train, i), c, checks, err));
+        SN_TRY(open_set(out, sn_set_path(&c->data.train, i), c, checks, files, err));
     return SN_OK;
 }
 
 enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_config *c, bool checks,
-                                    struct sn_err *err)
+                                    struct sn_open_files *files, struct sn_err *err)
 {
     *out = (struct sn_corpus){0};
     for (int i = 0; i < sn_valid_sets(&c->data); i++)
-        SN_TRY(open_set(out, sn_valid_set(&c->data, i).path, c, checks, err));
+        SN_TRY(open_set(out, sn_valid_set(&c->data, i).path, c, checks, files, err));
     return SN_OK;
 }
 

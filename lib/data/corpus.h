@@ -14,16 +14,16 @@ struct sn_corpus {
 };
 
 /* The sets of data.train, or those that are validated (sn_valid_set). `checks`: their indices whole, and
- * their tokens as sn_data_scan looks at them; else another rank does that. The caller closes, also after
- * a failure. */
+ * their tokens as sn_data_scan looks at them; else another rank does that. `files` as for
+ * sn_data_open_shared. The caller closes, also after a failure. */
 enum sn_status sn_corpus_open_train(struct sn_corpus *out, const struct sn_config *c, bool checks,
-                                    struct sn_err *err);
+                                    struct sn_open_files *files, struct sn_err *err);
 enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_config *c, bool checks,
-                                    struct sn_err *err);
+                                    struct sn_open_files *files, struct sn_err *err);
 /* Where data.loss: mask asks for one, the mask of a set whose path is this; SN_EINPUT also for one by
  * which no token counts. */
 enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const struct sn_config *c,
-                                   struct sn_err *err);
+                                   struct sn_open_files *files, struct sn_err *err);
 void sn_corpus_close(struct sn_corpus *c); /* a zeroed one too */
 
 /* Samples of sets, in the order of data.train, into the blend of all of the run's steps. SN_EINPUT: a

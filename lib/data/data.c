@@ -7,6 +7,7 @@
 
 #include "lib/base/input.h"
 #include "lib/base/mem.h"
+#include "lib/base/open_files.h"
 #include "lib/base/rng.h"
 #include "lib/data/mask.h"
 
@@ -62,13 +63,14 @@ enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnu
 }
 
 enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const char *suffix,
-                           const char *hint, struct sn_err *err)
+                           const char *hint, struct sn_open_files *files, int *keep,
+                           struct sn_err *err)
 {
     m->path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
     if (!m->path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
     struct stat info;
-    int fd = sn_input_open(m->path, &info);
+    int fd = sn_open_files_get(files, m->path, &info);
     if (fd < 0 && errno == ENOENT)
         return sn_fail(err, SN_EINPUT, "%s: there is no such file; %s", m->path, hint);
     if (fd < 0)
@@ -82,7 +84,10 @@ enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const c
             m->len = (size_t)info.st_size;
         }
     }
-    (void)close(fd); /* the mapping stays, and reading leaves nothing to flush */
+    if (keep && failure == 0)
+        *keep = fd;
+    else
+        (void)close(fd); /* the mapping stays, and reading leaves nothing to flush */
     return failure ? sn_data_read_fail(err, m->path, failure) : SN_OK;
 }
 
@@ -93,36 +98,22 @@ void sn_data_unmap(struct sn_data_mapped *m)
     sn_free(m->path);
 }
 
-/* For reading: a mapping needs no descriptor. */
-static enum sn_status open_again(struct sn_data *d, struct sn_err *err)
-{
-    struct stat info;
-    d->fd = sn_input_open(d->bin.path, &info);
-    if (d->fd < 0)
-        return sn_data_read_fail(err, d->bin.path, errno);
-    return (size_t)info.st_size == d->bin.len
-               ? SN_OK
-               : sn_fail(err, SN_EINPUT, "%s: changes while it is opened; open it when it is whole",
-                         d->bin.path);
-}
-
 typedef enum sn_status sn_check_index(const void *idx, size_t len, int64_t bin_bytes,
                                       const char *name, struct sn_data_info *out,
                                       struct sn_err *err);
 
-static enum sn_status open_pair(struct sn_data **out, const char *prefix, sn_check_index *check,
-                                struct sn_err *err)
+enum sn_status sn_data_open_shared(struct sn_data **out, const char *prefix, bool checks,
+                                   struct sn_open_files *files, struct sn_err *err)
 {
+    sn_check_index *check = checks ? sn_data_check_index : sn_data_look_index;
     struct sn_data *d = sn_alloc(sizeof(*d));
     if (!d)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", prefix);
     d->fd = -1;
     const char *hint = "'sennit-data build -o PREFIX' writes PREFIX.bin and PREFIX.idx";
-    enum sn_status st = sn_data_map(&d->idx, prefix, "idx", hint, err);
+    enum sn_status st = sn_data_map(&d->idx, prefix, "idx", hint, files, NULL, err);
     if (st == SN_OK)
-        st = sn_data_map(&d->bin, prefix, "bin", hint, err);
-    if (st == SN_OK)
-        st = open_again(d, err);
+        st = sn_data_map(&d->bin, prefix, "bin", hint, files, &d->fd, err);
     if (st == SN_OK)
         st = check(d->idx.bytes, d->idx.len, (int64_t)d->bin.len, d->idx.path, &d->info, err);
     if (st != SN_OK) {
@@ -136,12 +127,7 @@ static enum sn_status open_pair(struct sn_data **out, const char *prefix, sn_che
 
 enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err)
 {
-    return open_pair(out, prefix, sn_data_check_index, err);
-}
-
-enum sn_status sn_data_open_checked(struct sn_data **out, const char *prefix, struct sn_err *err)
-{
-    return open_pair(out, prefix, sn_data_look_index, err);
+    return sn_data_open_shared(out, prefix, true, NULL, err);
 }
 
 void sn_data_close(struct sn_data *d)
@@ -156,9 +142,9 @@ void sn_data_close(struct sn_data *d)
     sn_free(d);
 }
 
-enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_err *err)
+enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_open_files *files, struct sn_err *err)
 {
-    return sn_data_mask_open(&d->mask, d->bin.path, d->info.tokens, err);
+    return sn_data_mask_open(&d->mask, d->bin.path, d->info.tokens, files, err);
 }
 
 const struct sn_data_mask *sn_data_mask(const struct sn_data *d)

@@ -24,13 +24,17 @@ struct sn_data_info {
 /* Open PREFIX.idx and PREFIX.bin; every field of the index is checked against the file sizes.
  * SN_EINPUT names the file, the byte offset and what is wrong. Caller closes. */
 enum sn_status sn_data_open(struct sn_data **out, const char *prefix, struct sn_err *err);
-/* The same where somebody else has checked the index: of it the header and the counts alone, with the
- * sizes of the files. */
-enum sn_status sn_data_open_checked(struct sn_data **out, const char *prefix, struct sn_err *err);
+/* The same of files that are open already, or are to be passed on (NULL: neither). Without `checks`
+ * somebody else has checked the index: of it the header and the counts alone are, with the sizes of the
+ * files. `files` is borrowed until the last of these calls. */
+struct sn_open_files;
+enum sn_status sn_data_open_shared(struct sn_data **out, const char *prefix, bool checks,
+                                   struct sn_open_files *files, struct sn_err *err);
 void sn_data_close(struct sn_data *d); /* NULL is allowed */
 /* Its mask too (lib/data/mask.h), which closes with it; SN_EINPUT where there is none, or a wrong one. */
 struct sn_data_mask;
-enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_err *err);
+enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_open_files *files,
+                                 struct sn_err *err);
 const struct sn_data_mask *sn_data_mask(const struct sn_data *d); /* NULL: not opened */
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
 /* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */

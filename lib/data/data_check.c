@@ -85,7 +85,7 @@ static enum sn_status check_mask(const char *prefix, struct sn_data_checked *out
     out->has_mask = sn_data_mask_exists(prefix);
     if (!out->has_mask)
         return SN_OK;
-    SN_TRY(sn_data_mask_open(&m, prefix, out->info.tokens, err));
+    SN_TRY(sn_data_mask_open(&m, prefix, out->info.tokens, NULL, err));
     int64_t says = sn_data_mask_counted(m), has = sn_data_mask_count(m, 0, out->info.tokens);
     sn_data_mask_close(m);
     if (says == has)

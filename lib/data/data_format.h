@@ -79,10 +79,11 @@ struct sn_data_mapped {
     unsigned char *bytes; /* NULL for an empty file */
     size_t len;
 };
-/* Map PREFIX.SUFFIX for reading; `hint` says what would work where there is no such file. *m is zero;
- * unmap it in any case. */
+/* Map PREFIX.SUFFIX for reading, opened as sn_open_files_get does; `hint` says what would work where there
+ * is no such file. *m is zero; unmap it in any case. *fd (NULL: nobody wants it) is the caller's to close. */
 enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const char *suffix,
-                           const char *hint, struct sn_err *err);
+                           const char *hint, struct sn_open_files *files, int *fd,
+                           struct sn_err *err);
 void sn_data_unmap(struct sn_data_mapped *m);
 
 /* sn_data_check_index without what reads each entry: the tokens are those of the size of the .bin. */

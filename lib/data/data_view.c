@@ -113,7 +113,7 @@ static enum sn_status find_mask(const struct sn_data *d, const struct sn_data_vi
     sn_data_info(d, &info);
     if (!sn_data_mask_exists(view->prefix))
         return SN_OK;
-    SN_TRY(sn_data_mask_open(&shown->mask, view->prefix, info.tokens, err));
+    SN_TRY(sn_data_mask_open(&shown->mask, view->prefix, info.tokens, NULL, err));
     shown->counts = sn_alloc_n((size_t)shown->listed + 1, sizeof(*shown->counts));
     if (!shown->counts)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for its mask", view->prefix);

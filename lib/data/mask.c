@@ -75,13 +75,14 @@ enum sn_status sn_data_mask_check(const void *bytes, size_t len, int64_t tokens,
 }
 
 enum sn_status sn_data_mask_open(struct sn_data_mask **out, const char *prefix, int64_t tokens,
-                                 struct sn_err *err)
+                                 struct sn_open_files *files, struct sn_err *err)
 {
     struct sn_data_mask *m = sn_alloc(sizeof(*m));
     if (!m)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open its mask", prefix);
-    enum sn_status st = sn_data_map(&m->file, prefix, "mask",
-                                    "'sennit-data build --tokens --masked' writes one", err);
+    enum sn_status st =
+        sn_data_map(&m->file, prefix, "mask", "'sennit-data build --tokens --masked' writes one",
+                    files, NULL, err);
     if (st == SN_OK)
         st = sn_data_mask_check(m->file.bytes, m->file.len, tokens, m->file.path, err);
     if (st != SN_OK) {

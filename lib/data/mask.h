@@ -19,14 +19,15 @@
 
 /* --- reading ----------------------------------------------------------------------------- */
 
+struct sn_open_files;
 struct sn_data_mask; /* an open one: mapped, never read as a whole */
 
 /* Is there a file PREFIX.mask? PREFIX may end in .bin or .idx. */
 bool sn_data_mask_exists(const char *prefix);
-/* Open PREFIX.mask of a .bin of so many tokens. SN_EINPUT names the file, the byte and what is wrong:
+/* Open PREFIX.mask of a .bin of so many tokens; `files` as for sn_data_open_shared. SN_EINPUT names the file, the byte and what is wrong:
  * another magic, version, number of tokens or length. Caller closes. */
 enum sn_status sn_data_mask_open(struct sn_data_mask **out, const char *prefix, int64_t tokens,
-                                 struct sn_err *err);
+                                 struct sn_open_files *files, struct sn_err *err);
 void sn_data_mask_close(struct sn_data_mask *m); /* NULL is allowed */
 /* Check a mask held in memory; name is its file's. */
 enum sn_status sn_data_mask_check(const void *bytes, size_t len, int64_t tokens, const char *name,

@@ -45,7 +45,7 @@ static enum sn_status open_one(struct sn_sources *s, int i, struct sn_err *err)
     sn_data_info(s->data[i], &info);
     SN_TRY(join_tokenizer(s, i, err));
     if (sn_data_mask_exists(s->prefixes[i])) {
-        SN_TRY(sn_data_mask_open(&s->masks[i], s->prefixes[i], info.tokens, err));
+        SN_TRY(sn_data_mask_open(&s->masks[i], s->prefixes[i], info.tokens, NULL, err));
         s->has_mask = true;
     }
     s->info.dtype_code = i ? common_type(s->info.dtype_code, info.dtype_code) : info.dtype_code;

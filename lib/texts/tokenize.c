@@ -140,7 +140,7 @@ static enum sn_status copy_part(const struct sn_tokenize_job *j, int i, struct s
     if (st != SN_OK)
         return st;
     if (j->chat)
-        st = sn_data_open_mask(d, err);
+        st = sn_data_open_mask(d, NULL, err);
     sn_data_info(d, &info);
     sn_data_read_in_order(d);
     struct sn_data_document document = {.data = d, .mask = sn_data_mask(d)};
@@ -187,7 +187,7 @@ static enum sn_status count_tokens(struct sn_tokenize_job *j, struct sn_err *err
     struct sn_data_mask *m = NULL;
     if (!j->chat)
         return SN_OK;
-    SN_TRY(sn_data_mask_open(&m, j->prefix, j->out->info.tokens, err));
+    SN_TRY(sn_data_mask_open(&m, j->prefix, j->out->info.tokens, NULL, err));
     j->out->counted = sn_data_mask_counted(m);
     sn_data_mask_close(m);
     return SN_OK;

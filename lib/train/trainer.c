@@ -47,23 +47,6 @@ struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_c
             t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts)};
 }
 
-/* One rank looks at indices and for foreign tokens; each checks the samples that it takes. */
-static bool checks_data(const struct sn_trainer *t)
-{
-    return t->env.comm->rank == 0;
-}
-
-/* On rank 0: what of the data may surprise. */
-static enum sn_status warn_of_data(const struct sn_trainer *t, struct sn_err *err)
-{
-    struct sn_str lines = {0};
-    sn_data_fit_warn(&lines, &t->fit, t->env.config);
-    enum sn_status st = lines.failed ? sn_fail(err, SN_ENOMEM, "trainer: no memory") : SN_OK;
-    sn_log_lines(SN_LOG_WARN, lines.p);
-    sn_str_fini(&lines);
-    return st;
-}
-
 static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
@@ -310,45 +293,12 @@ static void mirror_fence(void *self)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-static enum sn_status open_sets(struct sn_trainer *t, bool validates, struct sn_err *err)
-{
-    const struct sn_config *c = t->env.config;
-    if (c->data.train.n == 0)
-        return sn_fail(err, SN_EINPUT,
-                       "%s: data.train: missing; want the prefix of token files that sennit-data "
-                       "build has made",
-                       c->path);
-    SN_TRY(sn_corpus_open_train(&t->train_data, c, checks_data(t), err));
-    if (validates)
-        SN_TRY(sn_corpus_open_valid(&t->valid_data, c, checks_data(t), err));
-    SN_TRY(sn_data_fit_of(&t->fit, c, &t->train_data, &t->valid_data, err));
-    t->train = sn_trainer_loader(t, &t->train_data);
-    t->valid = sn_trainer_loader(t, &t->valid_data);
-    SN_TRY(sn_trainer_check_evaluation(t, err));
-    return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
-                                     : SN_OK;
-}
-
-enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err)
-{
-    return open_sets(t, false, err);
-}
-
 enum sn_status sn_trainer_rehearse(struct sn_trainer *t, struct sn_err *err)
 {
     enum sn_status st = sn_trainer_open_train(t, err);
     SN_TRY(sn_trainer_restore(t, false, st, err));
     SN_TRY(t->env.comm->ops->agree(t->env.comm, sn_trainer_publish(t, err), err));
     return sn_trainer_step(t, t->state.scalars.step + 1, err);
-}
-
-static enum sn_status open_files(struct sn_trainer *t, struct sn_err *err)
-{
-    const struct sn_config *c = t->env.config;
-    if (t->env.comm->rank == 0)
-        SN_TRY(sn_data_tokenizer_of_run(&t->state.tokenizer, c, err));
-    SN_TRY(open_sets(t, !t->env.pace && c->train.eval_every > 0, err));
-    return t->env.comm->rank == 0 ? warn_of_data(t, err) : SN_OK;
 }
 
 /* Its files go where checkpoints will be, on rank 0. What only the checkpoint knew, and has lost, ends
@@ -390,8 +340,7 @@ static enum sn_status open_records(struct sn_trainer *t, struct sn_err *err)
 static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
-    sn_solo_begin(t->solo, "start: data", false);
-    SN_TRY(sn_solo_end(t->solo, open_files(t, err), err));
+    SN_TRY(sn_trainer_open_data(t, err));
     if (!t->env.pace) {
         SN_TRY(sn_trainer_restore(t, fresh, SN_OK, err));
         if (t->env.attempt)

@@ -217,10 +217,14 @@ enum sn_status sn_trainer_record_end(struct sn_trainer *t, int64_t step, struct 
 enum sn_status sn_trainer_record_again(struct sn_trainer *t, struct sn_err *err);
 void sn_trainer_record_close(struct sn_trainer *t);
 
+/* open_data.c: the token files, opened once on each host; those of training alone, or all that a run
+ * reads, with its tokenizer. Collective, agreed on. */
+enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err);
+enum sn_status sn_trainer_open_data(struct sn_trainer *t, struct sn_err *err);
+
 /* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what
  * follows. */
 struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_corpus *corpus);
-enum sn_status sn_trainer_open_train(struct sn_trainer *t, struct sn_err *err);
 enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err);
 
 /* timed.c: nothing unless struct sn_trainer_options asks. Before the first of the steps `first` ..

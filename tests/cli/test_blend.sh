@@ -90,13 +90,42 @@ refused "a set that is used up" "data.train: set 'bits' has 0 sequences in 0.001
 run "$plan" "$tmp/small.yaml"
 is "the plan says so, too" "$rc" 2
 
-# --- ranks that see other files ---------------------------------------------------------------------
+# --- one of a host opens them -----------------------------------------------------------------------
+preload='the run is not preloaded: a sanitizer is, or no compiler for a library is here'
+if ! nm -D "$train" | grep -q __asan_init && ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o "$tmp/opens.so" tests/cli/preload/opens.c 2>/dev/null; then
+    preload=
+fi
+opened() { # name variable...: three ranks train; how often a .bin was opened
+    opened_by=$1
+    shift
+    mkdir "$tmp/opens.$opened_by"
+    given "$opened_by" "data: 3, micro_batch: 1"
+    run mpi 3 env LD_PRELOAD="$tmp/opens.so" OPENS_OF="$tmp/" OPENS_TO="$tmp/opens.$opened_by" "$@" "$train" "$tmp/$opened_by.yaml" --stop-after 1
+    is "$opened_by: three ranks train" "$rc" 0
+    times=$(cd "$tmp/opens.$opened_by" && wc -c style.bin style.idx license.bin license.idx bits.bin license-valid.bin | awk '{ printf "%s ", $1 }')
+}
+if [ -z "$preload" ]; then
+    opened together
+    is "each file is opened once, by the first rank of the host" "$times" '1 1 1 1 1 1 6 '
+    opened apart OPENS_ALONE=1
+    is "or by each rank, where they do not reach each other" "$times" '3 3 3 3 3 3 18 '
+    like "which is said" "$err" '2 of 2 ranks of this host open the token files themselves: they did not get them from rank 0$'
+    is "and changes no loss" "$(metric loss "$tmp/apart/metrics.jsonl")" "$(metric loss "$tmp/together/metrics.jsonl")"
+else
+    skip "each file is opened once, by the first rank of the host" "$preload"
+fi
+
+# --- ranks that see other files, on what might be two hosts ------------------------------------------
 mkdir "$tmp/0" "$tmp/1"
 for node in 0 1; do
     for suffix in bin idx; do cp "$tmp/$([ $node = 0 ] && echo bits || echo style).$suffix" "$tmp/$node/bits.$suffix"; done
 done
-given apart "data: 2, micro_batch: 1" "{path: $tmp/style, weight: 1}, {path: bits, weight: 1}" '[]'
-run mpi 2 sh -c "cd $tmp/\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} && exec $PWD/$train $tmp/apart.yaml"
-is "ranks that see other files: exit 2" "$rc" 2
-like "and which" "$err" 'rank 1 .*: data.train: this rank finds [0-9]+ tokens in bits where rank 0 finds [0-9]+; check that all nodes see the same files'
+given strange "data: 2, micro_batch: 1" "{path: $tmp/style, weight: 1}, {path: bits, weight: 1}" '[]'
+if [ -z "$preload" ]; then
+    run mpi 2 sh -c "cd $tmp/\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} && exec env OPENS_ALONE=1 LD_PRELOAD=$tmp/opens.so $PWD/$train $tmp/strange.yaml"
+    is "ranks that see other files: exit 2" "$rc" 2
+    like "and which" "$err" 'rank 1 .*: data.train: this rank finds [0-9]+ tokens in bits where rank 0 finds [0-9]+; check that all nodes see the same files'
+else
+    skip "ranks that see other files are refused" "$preload"
+fi
 tap_done

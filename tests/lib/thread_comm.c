@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TICKETS = 1024 };
 
@@ -392,6 +393,8 @@ struct thread_world *thread_world_create(int ranks)
                                            .poll = poll,
                                            .take_sent_bytes = take_sent_bytes,
                                            .set_watch = set_watch};
+    static _Atomic uint64_t worlds;
+    uint64_t nonce = ((uint64_t)getpid() << 32) + ++worlds;
     struct thread_world *w = thread_need(calloc(1, sizeof(*w)));
     w->ranks = ranks;
     w->rank = thread_need(calloc((size_t)ranks, sizeof(*w->rank)));
@@ -401,8 +404,12 @@ struct thread_world *thread_world_create(int ranks)
     for (int i = 0; i < ranks * SN_NGROUPS; i++)
         meeting_init(&w->meeting[i], ranks);
     for (int i = 0; i < ranks; i++) {
-        w->rank[i].base = (struct sn_comm){
-            .ops = &ops, .rank = i, .size = ranks, .node_rank = i, .node_size = ranks, .nonce = 1};
+        w->rank[i].base = (struct sn_comm){.ops = &ops,
+                                           .rank = i,
+                                           .size = ranks,
+                                           .node_rank = i,
+                                           .node_size = ranks,
+                                           .nonce = nonce};
         w->rank[i].world = w;
         w->rank[i].number = i;
         (void)pthread_cond_init(&w->rank[i].posted, NULL);

@@ -48,7 +48,7 @@ static void begin(struct world *w, bool is_bad)
         sn_data_writer_add(f, token, 37, &err) != SN_OK ||
         sn_data_writer_add(f, token + 37, STEPS * BATCH * SEQ + 1 - 37, &err) != SN_OK ||
         sn_data_writer_finish(f, &err) != SN_OK ||
-        sn_corpus_open_train(&w->corpus, &w->config, false, &err) != SN_OK) {
+        sn_corpus_open_train(&w->corpus, &w->config, false, NULL, &err) != SN_OK) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }

@@ -57,7 +57,7 @@ static void begin(struct world *w, const char *data)
 {
     struct sn_err err = {0};
     *w = (struct world){.config = config_of(data)};
-    if (sn_corpus_open_train(&w->corpus, &w->config, false, &err) != SN_OK ||
+    if (sn_corpus_open_train(&w->corpus, &w->config, false, NULL, &err) != SN_OK ||
         sn_data_fit_of(&w->fit, &w->config, &w->corpus, &w->none, &err) != SN_OK) {
         printf("Bail out! %s\n", err.text);
         exit(1);

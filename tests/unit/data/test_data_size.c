@@ -72,7 +72,7 @@ static void a_rank_that_does_not_check_looks_at_the_head(long index_kib)
     struct sn_err err = {0};
     struct sn_data *d = NULL;
     long before = status("RssFile");
-    if (sn_data_open_checked(&d, "large", &err) != SN_OK)
+    if (sn_data_open_shared(&d, "large", false, NULL, &err) != SN_OK)
         fail(&err);
     long others = status("RssFile") - before;
     tap_ok(others < 512, "a rank that another one checks for has %ld KiB of an index of %ld", others,
@@ -91,7 +91,7 @@ static void samples_are_read_into_memory_that_was_there(void)
     static int32_t inputs[SEQ], targets[SEQ];
     struct sn_err err = {0};
     struct sn_data *d = NULL;
-    if (sn_data_open_checked(&d, "large", &err) != SN_OK)
+    if (sn_data_open_shared(&d, "large", false, NULL, &err) != SN_OK)
         fail(&err);
     int64_t n = sn_data_samples(d, SEQ);
     long anon = status("RssAnon"), file = status("RssFile");

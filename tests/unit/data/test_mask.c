@@ -59,7 +59,7 @@ static bool holds(const char *prefix, int64_t first, int64_t n)
 {
     struct sn_err err = {0};
     struct sn_data_mask *m = NULL;
-    expect(sn_data_mask_open(&m, prefix, n, &err), &err);
+    expect(sn_data_mask_open(&m, prefix, n, NULL, &err), &err);
     uint8_t *got = sn_alloc((size_t)n);
     int64_t sum = 0;
     sn_data_mask_read(m, 0, n, got);
@@ -164,7 +164,7 @@ static void each_bad_field_is_named(void)
     tap_text(err.text, "m: 33 bytes; a mask of 11 tokens has 34; copy or write it again",
              "a mask that was cut off is refused");
     struct sn_data_mask *m = NULL;
-    enum sn_status st = sn_data_mask_open(&m, "nowhere", 11, &err);
+    enum sn_status st = sn_data_mask_open(&m, "nowhere", 11, NULL, &err);
     tap_text(
         st == SN_EINPUT ? err.text : "opened",
         "nowhere.mask: there is no such file; 'sennit-data build --tokens --masked' writes one",

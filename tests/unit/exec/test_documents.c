@@ -113,7 +113,7 @@ static void load(struct run *r)
     struct sn_blend blend;
     int64_t first[DOCUMENTS];
     const struct sn_program *p = &r->job->train;
-    expect(sn_corpus_open_train(&corpus, &r->config, true, &err), &err);
+    expect(sn_corpus_open_train(&corpus, &r->config, true, NULL, &err), &err);
     int64_t samples = sn_data_samples(corpus.set[0], r->config.model.seq);
     expect(sn_blend_of_run(&blend, &r->config, &samples, &err), &err);
     struct sn_loader l = {.config = &r->config,
