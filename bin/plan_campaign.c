@@ -3,11 +3,13 @@
 #include "bin/common.h"
 #include "bin/plan_json.h"
 #include "lib/base/mem.h"
-#include "lib/campaign/campaign.h"
+#include "lib/campaign/points.h"
+#include "lib/config/files.h"
 #include "lib/exec/threads.h"
 #include "lib/machine/named.h"
 #include "lib/search/planned.h"
 #include "lib/search/resolve.h"
+#include "lib/search/search.h"
 #include "slurm/supervisor/supervise.h"
 
 #include <getopt.h>
@@ -22,6 +24,8 @@ static const char usage[] =
     "days,\n"
     "node-hours, energy, money, checkpoints.\n"
     "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
+    "  --gpus N[,N...]      the best layout of each number of ranks: a table, days as bars\n"
+    "  --machines all|A,B   the same on machines that ship, each with as many ranks\n"
     "  --tokens T           train on T tokens, such as 1.5e12, instead of train.steps\n"
     "  --queue-hours H      each job waits so long (default 0)\n"
     "  --mtbf-hours N       mean time between failures of a node\n"
@@ -34,12 +38,27 @@ static const char usage[] =
     "  --json               one JSON object\n"
     "  --help\n"
     "\n"
-    "Exit 0: done, 1: the layout does not fit, 2: bad usage or input.\n";
+    "Exit 0: done, 1: the layout does not fit, or none does, 2: bad usage or input.\n";
 
-enum { RANKS = 256, TOKENS, QUEUE, MTBF, STORAGE, PRICE, SLOW, TRIALS, SEED, JSON, HELP };
+enum {
+    RANKS = 256,
+    GPUS,
+    MACHINES,
+    TOKENS,
+    QUEUE,
+    MTBF,
+    STORAGE,
+    PRICE,
+    SLOW,
+    TRIALS,
+    SEED,
+    JSON,
+    HELP
+};
 
 struct line {
-    const char *run_file;
+    const char *run_file, *machines; /* NULL: its own */
+    struct sn_plan_ranks gpus;
     long long ranks, trials, seed;
     double tokens, queue_hours, mtbf_hours, price; /* 0: not said */
     int64_t storage;
@@ -71,6 +90,11 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     switch (code) {
     case RANKS:
         return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
+    case GPUS:
+        return sn_plan_parse_ranks(&l->gpus, optarg, err);
+    case MACHINES:
+        l->machines = optarg;
+        return SN_OK;
     case TOKENS:
         return sn_parse_real("--tokens", optarg, 1, 1e18, &l->tokens, err);
     case QUEUE:
@@ -101,6 +125,8 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
 static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
 {
     static const struct option options[] = {{"ranks", required_argument, NULL, RANKS},
+                                            {"gpus", required_argument, NULL, GPUS},
+                                            {"machines", required_argument, NULL, MACHINES},
                                             {"tokens", required_argument, NULL, TOKENS},
                                             {"queue-hours", required_argument, NULL, QUEUE},
                                             {"mtbf-hours", required_argument, NULL, MTBF},
@@ -117,7 +143,45 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
+    if (l->machines && l->gpus.n > 1)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --machines %s wants one number of ranks, got %d; "
+                       "want --gpus N",
+                       l->machines, l->gpus.n);
+    if (l->ranks && l->gpus.n)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --ranks plans the run file's layout and --gpus "
+                       "searches one; want one of them");
     return sn_parse_operand(&l->run_file, "sennit-plan campaign", "run file", argc, argv, err);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err)
+{
+    const char *at = text;
+    out->n = 0;
+    for (;;) {
+        char *end;
+        long long v = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || v < 1 || v > 1 << 24)
+            return sn_fail(err, SN_EINPUT,
+                           "--gpus: '%s' is no number from 1 to %d, and no list of some such as "
+                           "64,128,256",
+                           text, 1 << 24);
+        if (out->n == SN_PLAN_MOST_RANKS)
+            return sn_fail(err, SN_EINPUT, "--gpus: '%s' has more than %d numbers; want fewer",
+                           text, SN_PLAN_MOST_RANKS);
+        out->v[out->n++] = (int)v;
+        if (!*end)
+            break;
+        at = end + 1;
+    }
+    qsort(out->v, (size_t)out->n, sizeof(*out->v), by_number);
+    return SN_OK;
 }
 
 /* --- what is known of the machine and the terms ------------------------------------------------ */
@@ -177,15 +241,17 @@ static void plan_text(struct sn_str *out, const struct sn_config *c, const struc
     sn_campaign_text(out, k, m);
 }
 
-static void one_json(struct sn_str *out, const struct sn_config *c, const struct sn_campaign *k,
-                     const struct sn_machine *m, const struct sn_software *s)
+/* A campaign and its plan. */
+static void pair_json(struct sn_str *out, const struct sn_model_config *model,
+                      const struct sn_layout_config *layout, const struct sn_campaign *k,
+                      const struct sn_machine *m, const struct sn_software *s)
 {
-    sn_str_add(out, "{\"campaign\": ");
+    sn_str_add(out, "\"campaign\": ");
     sn_campaign_json(out, k);
     sn_str_add(out, ", \"plan\": ");
     sn_plan_json(out, &(struct sn_plan_row){.plan = &k->plan,
-                                            .layout = &c->layout,
-                                            .model = &c->model,
+                                            .layout = layout,
+                                            .model = model,
                                             .machine = m,
                                             .software = s,
                                             .parameters = k->parameters,
@@ -208,13 +274,151 @@ static enum sn_status one(struct sn_config *c, const struct line *l, const struc
     SN_TRY(st);
     if (!k.limit)
         k.limit = sn_host_limit(ranks);
+    sn_str_add(&text, "%s", l->json ? "{" : "");
     if (l->json)
-        one_json(&text, c, &k, m, s);
+        pair_json(&text, &c->model, &c->layout, &k, m, s);
     else
         plan_text(&text, c, &k, m, s);
     sn_str_add(&text, "%s", l->json ? "\n" : "");
     *exit_code = k.plan.memory.total > k.limit ? sn_exit_code(SN_EFAIL) : 0;
     return print_text(&text, err);
+}
+
+/* --- several ----------------------------------------------------------------------------------- */
+
+static void point_json(struct sn_str *out, const struct sn_config *c, const struct sn_point *p,
+                       const struct sn_machine *m, const struct sn_software *s)
+{
+    sn_str_add(out, "{\"machine\": ");
+    sn_str_add_json(out, p->machine);
+    sn_str_add(out, ", \"ranks\": %d, ", p->ranks);
+    if (p->found) {
+        sn_str_add(out, "\"patience_h\": %.9g, \"why\": null, ", p->patience);
+        pair_json(out, &c->model, &p->layout, &p->campaign, m, s);
+        return;
+    }
+    sn_str_add(out, "\"patience_h\": null, \"why\": ");
+    sn_str_add_json(out, p->why);
+    sn_str_add(out, ", \"campaign\": null, \"plan\": null}");
+}
+
+/* What is looked at, and what was found so far. */
+struct several {
+    const struct line *line;
+    struct sn_config *config;
+    struct sn_software software;
+    struct sn_campaign_want want;
+    struct sn_points points;
+    struct sn_str json;
+};
+
+static enum sn_status add(struct several *x, const struct sn_machine *m, int ranks,
+                          struct sn_err *err)
+{
+    struct sn_points_want w = {.config = x->config,
+                               .machine = m,
+                               .software = &x->software,
+                               .campaign = x->want,
+                               .ranks = ranks};
+    return sn_points_add(&x->points, &w, err);
+}
+
+static void add_json(struct several *x, const struct sn_machine *m, const struct sn_point *p)
+{
+    sn_str_add(&x->json, "%s", x->json.len ? ",\n " : "{\"points\": [");
+    point_json(&x->json, x->config, p, m, &x->software);
+}
+
+static enum sn_status on_numbers(struct several *x, struct sn_err *err)
+{
+    struct sn_machine m = {0};
+    SN_TRY(sn_machine_of(&m, x->config, NULL, err));
+    say_machine(&m, x->line);
+    enum sn_status st = SN_OK;
+    for (int i = 0; i < x->line->gpus.n && st == SN_OK; i++)
+        st = add(x, &m, x->line->gpus.v[i], err);
+    if (st == SN_OK)
+        sn_points_compare(&x->points);
+    for (int i = 0; i < x->points.n; i++)
+        add_json(x, &m, &x->points.point[i]);
+    sn_machine_fini(&m);
+    return st;
+}
+
+static enum sn_status on_machine(struct several *x, const char *name, int ranks, struct sn_err *err)
+{
+    struct sn_machine_config *named = &x->config->machine;
+    struct sn_machine m = {0};
+    struct sn_err why = {0};
+    if (sn_machine_preset(&m, name, NULL, err) != SN_OK)
+        return sn_err_prefix(err, "--machines");
+    (void)snprintf(named->preset, sizeof(named->preset), "%s", name);
+    named->file[0] = '\0';
+    say_machine(&m, x->line);
+    enum sn_status st = SN_OK;
+    if (sn_machine_check_precision(&m, x->config->train.precision, &why) == SN_OK)
+        st = add(x, &m, ranks, err);
+    else
+        st = sn_points_skip(&x->points, name, ranks, why.text, err);
+    if (st == SN_OK)
+        add_json(x, &m, &x->points.point[x->points.n - 1]);
+    sn_machine_fini(&m);
+    return st;
+}
+
+static enum sn_status on_machines(struct several *x, struct sn_err *err)
+{
+    struct sn_str names = {0};
+    enum sn_status st = SN_OK;
+    int ranks = x->line->gpus.n ? x->line->gpus.v[0] : 0;
+    if (ranks == 0 && x->config->layout.data)
+        ranks = sn_config_ranks(x->config);
+    if (ranks == 0)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: nothing says on how many ranks of each machine; use --gpus or layout.data",
+            x->config->path);
+    if (strcmp(x->line->machines, "all") == 0)
+        st = sn_presets_list(&names, "machines", err);
+    else
+        sn_str_add(&names, "%s", x->line->machines);
+    char *rest = names.p;
+    for (char *name; st == SN_OK && (name = strtok_r(rest, ",\n", &rest));)
+        st = on_machine(x, name, ranks, err);
+    sn_str_fini(&names);
+    return st;
+}
+
+static enum sn_status several(struct sn_config *c, const struct line *l, int *exit_code,
+                              struct sn_err *err)
+{
+    struct sn_accelerator plugin;
+    struct sn_str text = {0};
+    struct several x = {.line = l, .config = c};
+    SN_TRY(sn_search_check_machine(c, NULL, err));
+    SN_TRY(sn_software_of(&x.software, c, NULL, err));
+    x.want = want_of(l, c, sn_planned_ops(&plugin, c), l->gpus.n ? l->gpus.v[0] : 1);
+    sn_planned_say(&plugin);
+    enum sn_status st = l->machines ? on_machines(&x, err) : on_numbers(&x, err);
+    sn_accelerator_close(&plugin);
+    bool any = false;
+    for (int i = 0; i < x.points.n; i++)
+        any = any || x.points.point[i].found;
+    *exit_code = any ? 0 : sn_exit_code(SN_EFAIL);
+    sn_points_text(&text, &x.points);
+    sn_str_add(&x.json, "]}\n");
+    if (st == SN_OK)
+        st = print_text(l->json ? &x.json : &text, err);
+    sn_str_fini(&text);
+    sn_str_fini(&x.json);
+    sn_points_fini(&x.points);
+    return st;
+}
+
+enum sn_status sn_plan_points(struct sn_config *c, const struct sn_plan_ranks *ranks, bool json,
+                              int *exit_code, struct sn_err *err)
+{
+    return several(c, &(struct line){.gpus = *ranks, .json = json}, exit_code, err);
 }
 
 /* --- all --------------------------------------------------------------------------------------- */
@@ -252,7 +456,8 @@ enum sn_status sn_plan_campaign(int argc, char **argv, int *exit_code, struct sn
     if (st == SN_OK && l.tokens > 0)
         st = sn_campaign_steps(&c->train.steps, c, l.tokens, err);
     if (st == SN_OK)
-        st = resolved(c, &l, exit_code, err);
+        st = l.gpus.n || l.machines ? several(c, &l, exit_code, err)
+                                    : resolved(c, &l, exit_code, err);
     sn_free(c);
     return st;
 }

@@ -5,6 +5,19 @@
 #define SN_BIN_PLAN_CAMPAIGN_H
 
 #include "lib/base/err.h"
+#include "lib/config/config.h"
+
+enum { SN_PLAN_MOST_RANKS = 32 };
+/* "64" or "64,128,256", in order. */
+struct sn_plan_ranks {
+    int v[SN_PLAN_MOST_RANKS], n;
+};
+enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err);
+
+/* The best layout of the run on each, and what the run costs there, as sennit-plan campaign --gpus
+ * prints it. */
+enum sn_status sn_plan_points(struct sn_config *c, const struct sn_plan_ranks *ranks, bool json,
+                              int *exit_code, struct sn_err *err);
 
 /* argv[0] is "campaign". On SN_OK *exit_code is 0, or that of a layout that does not fit. */
 enum sn_status sn_plan_campaign(int argc, char **argv, int *exit_code, struct sn_err *err);

@@ -1,6 +1,7 @@
 #include "bin/plan_search.h"
 
 #include "bin/common.h"
+#include "bin/plan_campaign.h"
 #include "bin/plan_json.h"
 #include "bin/plan_print.h"
 #include "lib/base/clock.h"
@@ -24,6 +25,7 @@ static const char usage[] =
     "best, "
     "and\nprints the best layout of each grid. Layout keys that the run file names stand.\n"
     "  --gpus N       ranks (default: the machine's nodes, or the run file's layout)\n"
+    "  --gpus N,N...  the best of each number of ranks, and what the whole run costs there\n"
     "  --top K        grids in the table (default 10)\n"
     "  --free         search the keys that the layout names, too\n"
     "  --json         an array of plans\n"
@@ -32,11 +34,12 @@ static const char usage[] =
     "\n"
     "Exit 0: done, 1: nothing fits, 2: bad usage or input.\n";
 
-enum { GPUS = 256, TOP, FREE, JSON, WRITE, HELP };
+enum { TOP_ROWS = 10, GPUS = 256, TOP, FREE, JSON, WRITE, HELP };
 
 struct line {
     const char *run_file, *write;
-    long long gpus, top;
+    struct sn_plan_ranks gpus;
+    long long top; /* 0: not said */
     bool free, json, help;
 };
 
@@ -44,7 +47,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
 {
     switch (code) {
     case GPUS:
-        return sn_parse_number("--gpus", optarg, 1, 1 << 24, &l->gpus, err);
+        return sn_plan_parse_ranks(&l->gpus, optarg, err);
     case TOP:
         return sn_parse_number("--top", optarg, 1, 1000, &l->top, err);
     case FREE:
@@ -73,11 +76,15 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"write", required_argument, NULL, WRITE},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};
-    *l = (struct line){.top = 10};
+    *l = (struct line){0};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
+    if (l->gpus.n > 1 && (l->top || l->write))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan search: %s wants one number of ranks, got %d of --gpus",
+                       l->top ? "--top" : "--write", l->gpus.n);
     return sn_parse_operand(&l->run_file, "sennit-plan search", "run file", argc, argv, err);
 }
 
@@ -320,7 +327,7 @@ static enum sn_status nothing_fits(const struct sn_search *s, int64_t limit)
 static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn_config *c,
                                const struct sn_machine *m, struct sn_err *err)
 {
-    int64_t n = l->gpus ? l->gpus : sn_machine_ranks(m, c);
+    int64_t n = l->gpus.n ? l->gpus.v[0] : sn_machine_ranks(m, c);
     if (n == 0 && c->layout.data)
         n = sn_config_ranks(c);
     if (n == 0)
@@ -373,15 +380,13 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     SN_TRY(sn_machine_of(m, c, NULL, err));
     SN_TRY(sn_software_of(&software, c, NULL, err));
     SN_TRY(ranks_of(&ranks, l, c, m, err));
-    if (l->free)
-        set_free(c);
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,
                                .ops = sn_planned_ops(&plugin, c),
                                .threads = sn_threads(c, ranks),
                                .ranks = ranks,
-                               .top = (int)l->top,
+                               .top = l->top ? (int)l->top : TOP_ROWS,
                                .limit = sn_names_machine(c) ? sn_memory_limit(m, c)
                                                             : sn_host_limit(ranks)};
     sn_planned_say(&plugin);
@@ -415,8 +420,11 @@ enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_e
     enum sn_status st = sn_planned_check_isa(err);
     if (st == SN_OK)
         st = sn_config_load(c, l.run_file, NULL, err);
+    if (st == SN_OK && l.free)
+        set_free(c);
     if (st == SN_OK)
-        st = search(c, &l, &machine, exit_code, err);
+        st = l.gpus.n > 1 ? sn_plan_points(c, &l.gpus, l.json, exit_code, err)
+                          : search(c, &l, &machine, exit_code, err);
     sn_machine_fini(&machine);
     sn_free(c);
     return st;

@@ -83,6 +83,37 @@ equal "their mean is that of the formulas" "($(value days) / $formula - 1) ^ 2 <
 run "$json" schema "$schema" "$tmp/drawn.json"
 is "in the form of the schema, too" "$err" ''
 
+# --- several numbers of ranks, and machines -----------------------------------------------------
+file 'preset: dgx-h100' 'slurm: {time: "02:00:00"}'
+sed -i 's/^layout:.*/layout: {tensor: 4, micro_batch: 1, schedule: 1f1b, recompute: none, context: 1, tensor_x: 1}/' "$tmp/run.yaml"
+run "$plan" campaign "$tmp/run.yaml" --gpus 32,8,16,7 --tokens 1e10
+is "several numbers of ranks: exit 0" "$rc" 0
+is "are a line each, in order" "$(printf '%s\n' "$out" | sed -n 's/^dgx-h100 *\([0-9]*\) .*/\1/p' | tr '\n' ' ')" '7 8 16 32 '
+like "one that has no layout says why" "$out" '^dgx-h100 +7  .*no layout of 7 ranks is valid'
+is "and a bar of days each" "$(printf '%s\n' "$out" | grep -cE '^ +[0-9]+ \|#+ [0-9.]+$')" 3
+run "$plan" campaign "$tmp/run.yaml" --gpus 32,8,16,7 --tokens 1e10 --json
+printf '%s\n' "$out" >"$tmp/points.json"
+run "$json" schema "$schema" "$tmp/points.json"
+is "in the form of the schema" "$err" ''
+wait_h=$(sed -n 's/.*"ranks": 32, "patience_h": \([0-9.]*\),.*/\1/p' "$tmp/points.json")
+few=$(grep '"ranks": 8,' "$tmp/points.json" | grep -oE '"days": [0-9.]+' | sed 's/.*: //')
+run "$plan" campaign "$tmp/run.yaml" --gpus 32 --tokens 1e10 --queue-hours "$wait_h" --json
+equal "jobs that wait as long as they may end with those of fewer ranks" "($(value days) / $few - 1) ^ 2 < 1e-9"
+run "$plan" search "$tmp/run.yaml" --gpus 8,16
+is "search has the same table" "$rc:$(printf '%s\n' "$out" | grep -c '^dgx-h100 ')" 0:2
+run "$plan" search "$tmp/run.yaml" --gpus 8,16 --write "$tmp/best.yaml"
+is "but writes one layout alone: exit 2" "$rc" 2
+like "and says so" "$err" '^sennit-plan search: --write wants one number of ranks, got 2 of --gpus$'
+run "$plan" campaign "$tmp/run.yaml" --gpus 8 --machines all --json
+is "all machines that ship: exit 0" "$rc" 0
+is "are a point each" "$(printf '%s\n' "$out" | grep -oE '"machine": "[^"]*", "ranks"' | wc -l)" "$(ls templates/machines | wc -l)"
+like "one that cannot says why" "$out" '"machine": "summit", "ranks": 8, "patience_h": null, "why": "train.precision: V100-SXM2-16GB has no bf16'
+printf '%s\n' "$out" >"$tmp/machines.json"
+run "$json" schema "$schema" "$tmp/machines.json"
+is "in the form of the schema, too" "$err" ''
+run "$plan" campaign "$tmp/run.yaml" --gpus 8 --machines summit
+is "where no machine can: exit 1" "$rc" 1
+
 # --- what does not work -------------------------------------------------------------------------
 refuses() { # sentence pattern option...
     what=$1 pattern=$2
@@ -103,6 +134,10 @@ refuses "a slow node without a factor" "--slow: '10,20' is no HOURS,MINUTES,FACT
 refuses "a slow node that is fast" "--slow: '10,20,0.5' .* one above 1" "$tmp/run.yaml" --slow 10,20,0.5
 refuses "a single trial" "--trials: '1' is no number from 2" "$tmp/run.yaml" --trials 1
 refuses "failures faster than restarts" 'leave less than 0.001 of the time.*want fewer nodes' "$tmp/run.yaml" --mtbf-hours 0.01
+refuses "no list of ranks" "--gpus: '8,,16' is no number from 1 to .*, and no list" "$tmp/run.yaml" --gpus 8,,16
+refuses "several ranks on several machines" '--machines all wants one number of ranks, got 2' "$tmp/run.yaml" --gpus 8,16 --machines all
+refuses "two ways to say how many" 'want one of them' "$tmp/run.yaml" --gpus 8 --ranks 8
+refuses "a machine that does not ship" "--machines: .*no preset 'dgx-b300'; did you mean 'dgx-h[12]00'" "$tmp/run.yaml" --gpus 8 --machines dgx-b300
 file 'preset: dgx-h100' 'slurm: {time: 1}'
 refuses "jobs that are over before they have saved" 'want a longer slurm.time' "$tmp/run.yaml"
 sed 's/^node: {/price: {device_hour: 2, node_hour: 16}\n&/' templates/machines/dgx-h100.yaml >"$tmp/twice.yaml"
