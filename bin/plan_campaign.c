@@ -3,7 +3,7 @@
 #include "bin/common.h"
 #include "bin/plan_json.h"
 #include "lib/base/mem.h"
-#include "lib/campaign/points.h"
+#include "lib/campaign/budget.h"
 #include "lib/config/files.h"
 #include "lib/exec/threads.h"
 #include "lib/machine/named.h"
@@ -26,6 +26,10 @@ static const char usage[] =
     "  --ranks N            plan for N ranks (default: layout.data, or 1)\n"
     "  --gpus N[,N...]      the best layout of each number of ranks: a table, days as bars\n"
     "  --machines all|A,B   the same on machines that ship, each with as many ranks\n"
+    "  --budget H           what H node-hours buy: tokens of this model, and the largest of its "
+    "shape\n"
+    "  --law NAME           by which that one is trained: epoch-2024 (default), hoffmann-2022 or "
+    "20\n"
     "  --tokens T           train on T tokens, such as 1.5e12, instead of train.steps\n"
     "  --queue-hours H      each job waits so long (default 0)\n"
     "  --mtbf-hours N       mean time between failures of a node\n"
@@ -44,6 +48,8 @@ enum {
     RANKS = 256,
     GPUS,
     MACHINES,
+    BUDGET,
+    LAW,
     TOKENS,
     QUEUE,
     MTBF,
@@ -60,7 +66,8 @@ struct line {
     const char *run_file, *machines; /* NULL: its own */
     struct sn_plan_ranks gpus;
     long long ranks, trials, seed;
-    double tokens, queue_hours, mtbf_hours, price; /* 0: not said */
+    const struct sn_law *law;                              /* NULL: not said */
+    double tokens, budget, queue_hours, mtbf_hours, price; /* 0: not said */
     int64_t storage;
     struct sn_slow slow;
     bool json, help;
@@ -95,6 +102,10 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case MACHINES:
         l->machines = optarg;
         return SN_OK;
+    case BUDGET:
+        return sn_parse_real("--budget", optarg, 1e-3, 1e12, &l->budget, err);
+    case LAW:
+        return sn_law_find(&l->law, optarg, err);
     case TOKENS:
         return sn_parse_real("--tokens", optarg, 1, 1e18, &l->tokens, err);
     case QUEUE:
@@ -122,11 +133,37 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     }
 }
 
+/* What does not go together. */
+static enum sn_status check_line(const struct line *l, struct sn_err *err)
+{
+    if ((l->machines || l->budget > 0) && l->gpus.n > 1)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: %s wants one number of ranks, got %d; want --gpus N",
+                       l->machines ? "--machines" : "--budget", l->gpus.n);
+    if (l->budget > 0 && (l->machines || l->tokens > 0 || l->trials))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --budget says itself how many tokens there are, on "
+                       "one machine; want it without %s",
+                       l->machines     ? "--machines"
+                       : l->tokens > 0 ? "--tokens"
+                                       : "--trials");
+    if (l->law && l->budget <= 0)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --law says how a budget is spent; want --budget H");
+    if (l->ranks && l->gpus.n)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --ranks plans the run file's layout and --gpus "
+                       "searches one; want one of them");
+    return SN_OK;
+}
+
 static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
 {
     static const struct option options[] = {{"ranks", required_argument, NULL, RANKS},
                                             {"gpus", required_argument, NULL, GPUS},
                                             {"machines", required_argument, NULL, MACHINES},
+                                            {"budget", required_argument, NULL, BUDGET},
+                                            {"law", required_argument, NULL, LAW},
                                             {"tokens", required_argument, NULL, TOKENS},
                                             {"queue-hours", required_argument, NULL, QUEUE},
                                             {"mtbf-hours", required_argument, NULL, MTBF},
@@ -143,15 +180,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
-    if (l->machines && l->gpus.n > 1)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan campaign: --machines %s wants one number of ranks, got %d; "
-                       "want --gpus N",
-                       l->machines, l->gpus.n);
-    if (l->ranks && l->gpus.n)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan campaign: --ranks plans the run file's layout and --gpus "
-                       "searches one; want one of them");
+    SN_TRY(check_line(l, err));
     return sn_parse_operand(&l->run_file, "sennit-plan campaign", "run file", argc, argv, err);
 }
 
@@ -241,25 +270,6 @@ static void plan_text(struct sn_str *out, const struct sn_config *c, const struc
     sn_campaign_text(out, k, m);
 }
 
-/* A campaign and its plan. */
-static void pair_json(struct sn_str *out, const struct sn_model_config *model,
-                      const struct sn_layout_config *layout, const struct sn_campaign *k,
-                      const struct sn_machine *m, const struct sn_software *s)
-{
-    sn_str_add(out, "\"campaign\": ");
-    sn_campaign_json(out, k);
-    sn_str_add(out, ", \"plan\": ");
-    sn_plan_json(out, &(struct sn_plan_row){.plan = &k->plan,
-                                            .layout = layout,
-                                            .model = model,
-                                            .machine = m,
-                                            .software = s,
-                                            .parameters = k->parameters,
-                                            .limit = k->limit,
-                                            .goodput = &k->goodput});
-    sn_str_add(out, "}");
-}
-
 static enum sn_status one(struct sn_config *c, const struct line *l, const struct sn_machine *m,
                           const struct sn_software *s, int *exit_code, struct sn_err *err)
 {
@@ -276,7 +286,7 @@ static enum sn_status one(struct sn_config *c, const struct line *l, const struc
         k.limit = sn_host_limit(ranks);
     sn_str_add(&text, "%s", l->json ? "{" : "");
     if (l->json)
-        pair_json(&text, &c->model, &c->layout, &k, m, s);
+        sn_plan_campaign_json(&text, &c->model, &c->layout, &k, m, s);
     else
         plan_text(&text, c, &k, m, s);
     sn_str_add(&text, "%s", l->json ? "\n" : "");
@@ -285,22 +295,6 @@ static enum sn_status one(struct sn_config *c, const struct line *l, const struc
 }
 
 /* --- several ----------------------------------------------------------------------------------- */
-
-static void point_json(struct sn_str *out, const struct sn_config *c, const struct sn_point *p,
-                       const struct sn_machine *m, const struct sn_software *s)
-{
-    sn_str_add(out, "{\"machine\": ");
-    sn_str_add_json(out, p->machine);
-    sn_str_add(out, ", \"ranks\": %d, ", p->ranks);
-    if (p->found) {
-        sn_str_add(out, "\"patience_h\": %.9g, \"why\": null, ", p->patience);
-        pair_json(out, &c->model, &p->layout, &p->campaign, m, s);
-        return;
-    }
-    sn_str_add(out, "\"patience_h\": null, \"why\": ");
-    sn_str_add_json(out, p->why);
-    sn_str_add(out, ", \"campaign\": null, \"plan\": null}");
-}
 
 /* What is looked at, and what was found so far. */
 struct several {
@@ -326,7 +320,52 @@ static enum sn_status add(struct several *x, const struct sn_machine *m, int ran
 static void add_json(struct several *x, const struct sn_machine *m, const struct sn_point *p)
 {
     sn_str_add(&x->json, "%s", x->json.len ? ",\n " : "{\"points\": [");
-    point_json(&x->json, x->config, p, m, &x->software);
+    sn_plan_point_json(&x->json, &x->config->model, p, m, &x->software);
+}
+
+/* Of --gpus, or those of the layout. */
+static enum sn_status one_number(int *ranks, const struct several *x, struct sn_err *err)
+{
+    *ranks = x->line->gpus.n ? x->line->gpus.v[0] : 0;
+    if (*ranks == 0 && x->config->layout.data)
+        *ranks = sn_config_ranks(x->config);
+    if (*ranks > 0)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT, "%s: nothing says on how many ranks; use --gpus or layout.data",
+                   x->config->path);
+}
+
+static void budget_json(struct several *x, const struct sn_budget *b, const struct sn_machine *m)
+{
+    sn_str_add(&x->json, "{\"budget\": ");
+    sn_budget_json(&x->json, b);
+    sn_str_add(&x->json, ", \"points\": [");
+    sn_plan_point_json(&x->json, &x->config->model, &b->run, m, &x->software);
+    if (b->largest.found) {
+        sn_str_add(&x->json, ",\n ");
+        sn_plan_point_json(&x->json, &b->model, &b->largest, m, &x->software);
+    }
+}
+
+static enum sn_status on_budget(struct several *x, struct sn_str *text, bool *any,
+                                struct sn_err *err)
+{
+    struct sn_machine m = {0};
+    struct sn_budget b = {0};
+    struct sn_points_want w = {
+        .config = x->config, .machine = &m, .software = &x->software, .campaign = x->want};
+    SN_TRY(one_number(&w.ranks, x, err));
+    SN_TRY(sn_machine_of(&m, x->config, NULL, err));
+    say_machine(&m, x->line);
+    enum sn_status st =
+        sn_budget_find(&b, &w, x->line->budget, x->line->law ? x->line->law : &sn_laws[0], err);
+    if (st == SN_OK) {
+        sn_budget_text(text, &b);
+        budget_json(x, &b, &m);
+        *any = b.run.found || b.largest.found;
+    }
+    sn_machine_fini(&m);
+    return st;
 }
 
 static enum sn_status on_numbers(struct several *x, struct sn_err *err)
@@ -370,14 +409,8 @@ static enum sn_status on_machines(struct several *x, struct sn_err *err)
 {
     struct sn_str names = {0};
     enum sn_status st = SN_OK;
-    int ranks = x->line->gpus.n ? x->line->gpus.v[0] : 0;
-    if (ranks == 0 && x->config->layout.data)
-        ranks = sn_config_ranks(x->config);
-    if (ranks == 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: nothing says on how many ranks of each machine; use --gpus or layout.data",
-            x->config->path);
+    int ranks = 0;
+    SN_TRY(one_number(&ranks, x, err));
     if (strcmp(x->line->machines, "all") == 0)
         st = sn_presets_list(&names, "machines", err);
     else
@@ -399,13 +432,16 @@ static enum sn_status several(struct sn_config *c, const struct line *l, int *ex
     SN_TRY(sn_software_of(&x.software, c, NULL, err));
     x.want = want_of(l, c, sn_planned_ops(&plugin, c), l->gpus.n ? l->gpus.v[0] : 1);
     sn_planned_say(&plugin);
-    enum sn_status st = l->machines ? on_machines(&x, err) : on_numbers(&x, err);
-    sn_accelerator_close(&plugin);
     bool any = false;
+    enum sn_status st = l->budget > 0 ? on_budget(&x, &text, &any, err)
+                        : l->machines ? on_machines(&x, err)
+                                      : on_numbers(&x, err);
+    sn_accelerator_close(&plugin);
     for (int i = 0; i < x.points.n; i++)
         any = any || x.points.point[i].found;
     *exit_code = any ? 0 : sn_exit_code(SN_EFAIL);
-    sn_points_text(&text, &x.points);
+    if (l->budget <= 0)
+        sn_points_text(&text, &x.points);
     sn_str_add(&x.json, "]}\n");
     if (st == SN_OK)
         st = print_text(l->json ? &x.json : &text, err);
@@ -456,8 +492,8 @@ enum sn_status sn_plan_campaign(int argc, char **argv, int *exit_code, struct sn
     if (st == SN_OK && l.tokens > 0)
         st = sn_campaign_steps(&c->train.steps, c, l.tokens, err);
     if (st == SN_OK)
-        st = l.gpus.n || l.machines ? several(c, &l, exit_code, err)
-                                    : resolved(c, &l, exit_code, err);
+        st = l.gpus.n || l.machines || l.budget > 0 ? several(c, &l, exit_code, err)
+                                                    : resolved(c, &l, exit_code, err);
     sn_free(c);
     return st;
 }

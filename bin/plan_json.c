@@ -274,3 +274,38 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
         json_verdict(out, p);
     sn_str_add(out, "}");
 }
+
+void sn_plan_campaign_json(struct sn_str *out, const struct sn_model_config *model,
+                           const struct sn_layout_config *layout, const struct sn_campaign *k,
+                           const struct sn_machine *m, const struct sn_software *s)
+{
+    sn_str_add(out, "\"campaign\": ");
+    sn_campaign_json(out, k);
+    sn_str_add(out, ", \"plan\": ");
+    sn_plan_json(out, &(struct sn_plan_row){.plan = &k->plan,
+                                            .layout = layout,
+                                            .model = model,
+                                            .machine = m,
+                                            .software = s,
+                                            .parameters = k->parameters,
+                                            .limit = k->limit,
+                                            .goodput = &k->goodput});
+    sn_str_add(out, "}");
+}
+
+void sn_plan_point_json(struct sn_str *out, const struct sn_model_config *model,
+                        const struct sn_point *p, const struct sn_machine *m,
+                        const struct sn_software *s)
+{
+    sn_str_add(out, "{\"machine\": ");
+    sn_str_add_json(out, p->machine);
+    sn_str_add(out, ", \"ranks\": %d, ", p->ranks);
+    if (p->found) {
+        sn_str_add(out, "\"patience_h\": %.9g, \"why\": null, ", p->patience);
+        sn_plan_campaign_json(out, model, &p->layout, &p->campaign, m, s);
+        return;
+    }
+    sn_str_add(out, "\"patience_h\": null, \"why\": ");
+    sn_str_add_json(out, p->why);
+    sn_str_add(out, ", \"campaign\": null, \"plan\": null}");
+}

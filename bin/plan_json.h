@@ -4,7 +4,7 @@
 #ifndef SN_BIN_PLAN_JSON_H
 #define SN_BIN_PLAN_JSON_H
 
-#include "lib/report/goodput.h"
+#include "lib/campaign/points.h"
 #include "lib/sim/plan.h"
 
 struct sn_plan_row {
@@ -22,5 +22,13 @@ struct sn_plan_row {
 
 /* docs/plan.schema.json has every key. */
 void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r);
+/* "campaign": ..., "plan": ...}: the end of an object that the caller begins. */
+void sn_plan_campaign_json(struct sn_str *out, const struct sn_model_config *model,
+                           const struct sn_layout_config *layout, const struct sn_campaign *k,
+                           const struct sn_machine *m, const struct sn_software *s);
+/* An object of "points". */
+void sn_plan_point_json(struct sn_str *out, const struct sn_model_config *model,
+                        const struct sn_point *p, const struct sn_machine *m,
+                        const struct sn_software *s);
 
 #endif

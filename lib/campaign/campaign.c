@@ -6,11 +6,13 @@
 
 #include <math.h>
 
+static const int64_t MOST_STEPS = INT64_C(1000000000000); /* train.steps' bound */
+
 enum sn_status sn_campaign_steps(int64_t *steps, const struct sn_config *c, double tokens,
                                  struct sn_err *err)
 {
-    const int64_t most = INT64_C(1000000000000);
-    int64_t low = 1, high = most; /* train.steps' bounds */
+    const int64_t most = MOST_STEPS;
+    int64_t low = 1, high = most;
     if (!((double)sn_samples_before(&c->train, most + 1) * c->model.seq >= tokens))
         return sn_fail(err, SN_EINPUT,
                        "--tokens: %g tokens take more than %lld steps of train.global_batch (%d "
@@ -27,26 +29,31 @@ enum sn_status sn_campaign_steps(int64_t *steps, const struct sn_config *c, doub
     return SN_OK;
 }
 
-/* Seconds of all steps. */
-static enum sn_status work_of(double *out, struct sn_stages *s, const struct sn_pricer *p,
-                              const struct sn_plan *last, struct sn_err *err)
+static enum sn_status step_times(struct sn_campaign *out, struct sn_stages *s,
+                                 const struct sn_pricer *p, struct sn_err *err)
 {
-    const struct sn_train_config *t = &s->job[0]->config->train;
+    int last = sn_batch_sizes(&s->job[0]->config->train) - 1;
+    for (int k = 0; k < last; k++) {
+        struct sn_plan plan;
+        SN_TRY(sn_plan_of_batch(&plan, s, p, k, err));
+        out->step[k] = plan.step_time;
+    }
+    out->step[last] = out->plan.step_time;
+    return SN_OK;
+}
+
+/* Seconds of so many steps. */
+static double work_of(const struct sn_campaign *k, const struct sn_train_config *t, int64_t steps)
+{
     int sizes = sn_batch_sizes(t);
     double sum = 0;
-    for (int k = 0; k < sizes; k++) {
+    for (int i = 0; i < sizes; i++) {
         int64_t first, end;
-        struct sn_plan plan = *last;
-        (void)sn_batch_size(t, k, &first, &end);
-        end = end < t->steps ? end : t->steps;
-        if (end < first)
-            continue;
-        if (k + 1 < sizes)
-            SN_TRY(sn_plan_of_batch(&plan, s, p, k, err));
-        sum += (double)(end - first + 1) * plan.step_time;
+        (void)sn_batch_size(t, i, &first, &end);
+        end = i + 1 == sizes || end > steps ? steps : end;
+        sum += end < first ? 0 : (double)(end - first + 1) * k->step[i];
     }
-    *out = sum;
-    return SN_OK;
+    return sum;
 }
 
 static enum sn_status play(struct sn_campaign *out, struct sn_stages *s, const struct sn_machine *m,
@@ -56,7 +63,7 @@ static enum sn_status play(struct sn_campaign *out, struct sn_stages *s, const s
     sn_pricer_init(&pricer, m, software, s->job[0]);
     SN_TRY(sn_plan_make(&out->plan, s, &pricer, err));
     sn_goodput_find(&out->goodput, s, m, out->plan.step_time);
-    return work_of(&out->terms.work, s, &pricer, &out->plan, err);
+    return step_times(out, s, &pricer, err);
 }
 
 static enum sn_status compile(struct sn_campaign *out, const struct sn_config *c,
@@ -87,7 +94,6 @@ static void set_terms(struct sn_campaign *out, const struct sn_config *c,
     int64_t limit = 0;
     out->interval = c->checkpoint.every > 0 ? c->checkpoint.every : out->goodput.steps;
     t->failures = *f;
-    t->interval = fmin((double)out->interval * out->plan.step_time, t->work);
     t->in_place = c->slurm.spares > 0;
     t->queue = want->queue;
     t->slow = want->slow;
@@ -104,7 +110,6 @@ static void set_terms(struct sn_campaign *out, const struct sn_config *c,
 static void add_up(struct sn_campaign *out, const struct sn_config *c, const struct sn_machine *m)
 {
     double hours = out->held.seconds / 3600, held = out->nodes + out->spares;
-    out->steps = c->train.steps;
     out->tokens = (double)sn_samples_before(&c->train, out->steps + 1) * c->model.seq;
     out->days = (out->held.seconds + out->held.jobs * out->terms.queue) / 86400;
     out->node_hours = hours * held;
@@ -118,6 +123,48 @@ static void add_up(struct sn_campaign *out, const struct sn_config *c, const str
     out->limit = sn_memory_limit(m, c);
 }
 
+static enum sn_status hold(struct sn_campaign *k, const struct sn_config *c, int64_t steps,
+                           struct sn_err *err)
+{
+    struct sn_terms *t = &k->terms;
+    k->steps = steps;
+    t->work = work_of(k, &c->train, steps);
+    t->interval = fmin((double)k->interval * k->plan.step_time, t->work);
+    if (sn_held_find(&k->held, t, err) != SN_OK)
+        return sn_err_prefix(err, "%s", c->path);
+    return SN_OK;
+}
+
+enum sn_status sn_campaign_set_steps(struct sn_campaign *k, const struct sn_config *c,
+                                     const struct sn_machine *m, int64_t steps, struct sn_err *err)
+{
+    SN_TRY(hold(k, c, steps, err));
+    add_up(k, c, m);
+    k->drawn = (struct sn_drawn){.trials = 0};
+    return SN_OK;
+}
+
+enum sn_status sn_campaign_within(struct sn_campaign *k, const struct sn_config *c,
+                                  const struct sn_machine *m, double node_hours, struct sn_err *err)
+{
+    double seconds = node_hours * 3600 / (k->nodes + k->spares);
+    int64_t low = 0, high = MOST_STEPS;
+    while (low < high) {
+        int64_t mid = high - (high - low) / 2;
+        SN_TRY(hold(k, c, mid, err));
+        if (k->held.seconds <= seconds)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    if (low == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: %g node-hours are %.3g hours of %d nodes, in which no step is done and "
+                       "saved; want more, or fewer ranks",
+                       c->path, node_hours, seconds / 3600, k->nodes + k->spares);
+    return sn_campaign_set_steps(k, c, m, low, err);
+}
+
 enum sn_status sn_campaign_find(struct sn_campaign *out, const struct sn_config *c,
                                 const struct sn_machine *m, const struct sn_software *s,
                                 const struct sn_campaign_want *want, struct sn_err *err)
@@ -126,9 +173,7 @@ enum sn_status sn_campaign_find(struct sn_campaign *out, const struct sn_config 
     SN_TRY(compile(out, c, m, s, want, err));
     out->nodes = (out->plan.ranks + m->devices - 1) / m->devices;
     set_terms(out, c, want);
-    if (sn_held_find(&out->held, &out->terms, err) != SN_OK)
-        return sn_err_prefix(err, "%s", c->path);
-    add_up(out, c, m);
+    SN_TRY(sn_campaign_set_steps(out, c, m, c->train.steps, err));
     return want->trials ? sn_drawn_play(&out->drawn, &out->terms, want->seed, want->trials, err)
                         : SN_OK;
 }

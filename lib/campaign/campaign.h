@@ -46,6 +46,7 @@ struct sn_campaign {
     double saves;                      /* what is made again after failures apart */
     int64_t keep;                      /* checkpoints that stay */
     int64_t limit;                     /* bytes that a rank may fill; 0: not known */
+    double step[SN_RAMP_MAX + 1];      /* seconds of a step of each size of batch */
 };
 
 /* Steps until `tokens` are read, whole ones (train.ramp counts); SN_EINPUT where they are too many. */
@@ -55,6 +56,14 @@ enum sn_status sn_campaign_steps(int64_t *steps, const struct sn_config *c, doub
 enum sn_status sn_campaign_find(struct sn_campaign *out, const struct sn_config *c,
                                 const struct sn_machine *m, const struct sn_software *s,
                                 const struct sn_campaign_want *want, struct sn_err *err);
+
+/* The same layout for another number of steps; nothing is drawn. */
+enum sn_status sn_campaign_set_steps(struct sn_campaign *k, const struct sn_config *c,
+                                     const struct sn_machine *m, int64_t steps, struct sn_err *err);
+/* For as many as are done in so many node-hours; SN_EINPUT where it is not one. */
+enum sn_status sn_campaign_within(struct sn_campaign *k, const struct sn_config *c,
+                                  const struct sn_machine *m, double node_hours,
+                                  struct sn_err *err);
 
 /* Lines, and a value of JSON ($defs/campaign of docs/plan.schema.json). */
 void sn_campaign_text(struct sn_str *out, const struct sn_campaign *c, const struct sn_machine *m);

@@ -71,7 +71,7 @@ enum sn_status sn_held_find(struct sn_held_time *out, const struct sn_terms *t, 
         in_place(&h, t, work, tau);
     else
         requeued(&h, t, work, tau);
-    if (!(h.seconds * LEAST <= t->work))
+    if (!((h.seconds - ends) * LEAST <= t->work))
         return sn_fail(err, SN_EINPUT,
                        "failures every %.0f s leave less than %g of the time, with %.0f s between "
                        "saves and %.0f s for a restart; want fewer nodes or a longer mtbf_hours",

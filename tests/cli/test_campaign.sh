@@ -114,6 +114,27 @@ is "in the form of the schema, too" "$err" ''
 run "$plan" campaign "$tmp/run.yaml" --gpus 8 --machines summit
 is "where no machine can: exit 1" "$rc" 1
 
+# --- what a budget buys -------------------------------------------------------------------------
+file 'preset: dgx-h100' ''
+sed -i 's/^layout:.*/layout: {tensor: 4, pipeline: 1, micro_batch: 1, schedule: 1f1b, zero: 1, context: 1, tensor_x: 1}/' "$tmp/run.yaml"
+run "$plan" campaign "$tmp/run.yaml" --gpus 16 --budget 2000
+is "a budget: exit 0" "$rc" 0
+like "by a law that is cited" "$out" '^budget: 2000 node-hours of dgx-h100 on 16 ranks; law epoch-2024: .* arXiv 2404.10102'
+like "tokens of the run's model" "$out" "^  the run's model +6\.74e\+09 parameters, .* tokens, .* a parameter, loss [12]\.[0-9]+$"
+is "the best size by each law" "$(printf '%s\n' "$out" | grep -c '^  best by ')" 3
+like "and the largest that was planned" "$out" '^  largest of its shape .* a parameter, loss'
+run "$plan" campaign "$tmp/run.yaml" --gpus 16 --budget 2000 --law 20 --json
+printf '%s\n' "$out" >"$tmp/budget.json"
+run "$json" schema "$schema" "$tmp/budget.json"
+is "in the form of the schema" "$err" ''
+out=$(sed -n 's/.*"largest": //p' "$tmp/budget.json")
+equal "which sees 20 tokens a parameter, and no next one would twice as many" \
+    "$(value tokens) / $(value parameters) >= 20 && $(value tokens) / $(value parameters) < 60"
+out=$(grep -o '"campaign": {.*' "$tmp/budget.json" | head -n 1)
+equal "the hours are spent" "$(value node_hours) <= 2000 && $(value node_hours) > 1990"
+run "$plan" campaign "$tmp/run.yaml" --gpus 16 --tokens "$(value tokens)" --json
+equal "as the campaign of so many tokens says" "($(value node_hours) - 2000) ^ 2 < 100"
+
 # --- what does not work -------------------------------------------------------------------------
 refuses() { # sentence pattern option...
     what=$1 pattern=$2
@@ -135,8 +156,13 @@ refuses "a slow node that is fast" "--slow: '10,20,0.5' .* one above 1" "$tmp/ru
 refuses "a single trial" "--trials: '1' is no number from 2" "$tmp/run.yaml" --trials 1
 refuses "failures faster than restarts" 'leave less than 0.001 of the time.*want fewer nodes' "$tmp/run.yaml" --mtbf-hours 0.01
 refuses "no list of ranks" "--gpus: '8,,16' is no number from 1 to .*, and no list" "$tmp/run.yaml" --gpus 8,,16
-refuses "several ranks on several machines" '--machines all wants one number of ranks, got 2' "$tmp/run.yaml" --gpus 8,16 --machines all
+refuses "several ranks on several machines" '--machines wants one number of ranks, got 2' "$tmp/run.yaml" --gpus 8,16 --machines all
 refuses "two ways to say how many" 'want one of them' "$tmp/run.yaml" --gpus 8 --ranks 8
+refuses "a law that nobody published" "--law: there is no '21'; want epoch-2024, hoffmann-2022 or 20" "$tmp/run.yaml" --law 21
+refuses "a law without a budget" 'want --budget H' "$tmp/run.yaml" --law 20
+refuses "no budget" "--budget: '0' is no number" "$tmp/run.yaml" --budget 0
+refuses "a budget that is said twice" 'want it without --tokens' "$tmp/run.yaml" --gpus 8 --budget 10 --tokens 1e9
+refuses "hours in which nothing is done" 'in which no step is done and saved' "$tmp/run.yaml" --budget 0.01
 refuses "a machine that does not ship" "--machines: .*no preset 'dgx-b300'; did you mean 'dgx-h[12]00'" "$tmp/run.yaml" --gpus 8 --machines dgx-b300
 file 'preset: dgx-h100' 'slurm: {time: 1}'
 refuses "jobs that are over before they have saved" 'want a longer slurm.time' "$tmp/run.yaml"
