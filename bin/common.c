@@ -39,6 +39,35 @@ enum sn_status sn_parse_real(const char *option, const char *text, double least,
     return SN_OK;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err)
+{
+    const char *at = text;
+    out->n = 0;
+    for (;;) {
+        char *end;
+        long long v = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || v < 1 || v > 1 << 24)
+            return sn_fail(err, SN_EINPUT,
+                           "--gpus: '%s' is no number from 1 to %d, and no list of some such as "
+                           "64,128,256",
+                           text, 1 << 24);
+        if (out->n == SN_PLAN_MOST_RANKS)
+            return sn_fail(err, SN_EINPUT, "--gpus: '%s' has more than %d numbers; want fewer",
+                           text, SN_PLAN_MOST_RANKS);
+        out->v[out->n++] = (int)v;
+        if (!*end)
+            break;
+        at = end + 1;
+    }
+    qsort(out->v, (size_t)out->n, sizeof(*out->v), by_number);
+    return SN_OK;
+}
+
 enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
                               struct sn_err *err)
 {

@@ -15,6 +15,12 @@ enum sn_status sn_parse_number(const char *option, const char *text, long long l
 /* A number of an option within bounds, such as 0.5 or 1.5e12. */
 enum sn_status sn_parse_real(const char *option, const char *text, double least, double most,
                              double *out, struct sn_err *err);
+enum { SN_PLAN_MOST_RANKS = 32 };
+/* "64" or "64,128,256", in order. */
+struct sn_plan_ranks {
+    int v[SN_PLAN_MOST_RANKS], n;
+};
+enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err);
 /* A size such as 4GiB, 512MiB, 5GB or 4096, at least `least`. */
 enum sn_status sn_parse_bytes(const char *option, const char *text, int64_t least, int64_t *out,
                               struct sn_err *err);

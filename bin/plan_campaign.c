@@ -3,6 +3,7 @@
 #include "bin/common.h"
 #include "bin/plan_json.h"
 #include "lib/base/mem.h"
+#include "lib/base/text_file.h"
 #include "lib/campaign/budget.h"
 #include "lib/config/files.h"
 #include "lib/exec/threads.h"
@@ -39,6 +40,7 @@ static const char usage[] =
     "times as long\n"
     "  --trials N           play N runs with failures and slow nodes at random\n"
     "  --seed N             of these (default 1)\n"
+    "  --svg FILE           draw the curve of --gpus N,N... or --budget\n"
     "  --json               one JSON object\n"
     "  --help\n"
     "\n"
@@ -58,12 +60,13 @@ enum {
     SLOW,
     TRIALS,
     SEED,
+    SVG,
     JSON,
     HELP
 };
 
 struct line {
-    const char *run_file, *machines; /* NULL: its own */
+    const char *run_file, *svg, *machines; /* NULL: none; its own */
     struct sn_plan_ranks gpus;
     long long ranks, trials, seed;
     const struct sn_law *law;                              /* NULL: not said */
@@ -122,6 +125,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         return sn_parse_number("--trials", optarg, 2, 1000000, &l->trials, err);
     case SEED:
         return sn_parse_number("--seed", optarg, 0, 1LL << 62, &l->seed, err);
+    case SVG:
+        l->svg = optarg;
+        return SN_OK;
     case JSON:
         l->json = true;
         return SN_OK;
@@ -147,6 +153,10 @@ static enum sn_status check_line(const struct line *l, struct sn_err *err)
                        l->machines     ? "--machines"
                        : l->tokens > 0 ? "--tokens"
                                        : "--trials");
+    if (l->svg && l->budget <= 0 && (l->gpus.n < 2 || l->machines))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --svg draws a curve over ranks or of a budget; want "
+                       "--gpus N,N... or --budget H");
     if (l->law && l->budget <= 0)
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan campaign: --law says how a budget is spent; want --budget H");
@@ -172,6 +182,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"slow", required_argument, NULL, SLOW},
                                             {"trials", required_argument, NULL, TRIALS},
                                             {"seed", required_argument, NULL, SEED},
+                                            {"svg", required_argument, NULL, SVG},
                                             {"json", no_argument, NULL, JSON},
                                             {"help", no_argument, NULL, HELP},
                                             {0}};
@@ -182,35 +193,6 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         return SN_OK;
     SN_TRY(check_line(l, err));
     return sn_parse_operand(&l->run_file, "sennit-plan campaign", "run file", argc, argv, err);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err)
-{
-    const char *at = text;
-    out->n = 0;
-    for (;;) {
-        char *end;
-        long long v = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || v < 1 || v > 1 << 24)
-            return sn_fail(err, SN_EINPUT,
-                           "--gpus: '%s' is no number from 1 to %d, and no list of some such as "
-                           "64,128,256",
-                           text, 1 << 24);
-        if (out->n == SN_PLAN_MOST_RANKS)
-            return sn_fail(err, SN_EINPUT, "--gpus: '%s' has more than %d numbers; want fewer",
-                           text, SN_PLAN_MOST_RANKS);
-        out->v[out->n++] = (int)v;
-        if (!*end)
-            break;
-        at = end + 1;
-    }
-    qsort(out->v, (size_t)out->n, sizeof(*out->v), by_number);
-    return SN_OK;
 }
 
 /* --- what is known of the machine and the terms ------------------------------------------------ */
@@ -303,7 +285,7 @@ struct several {
     struct sn_software software;
     struct sn_campaign_want want;
     struct sn_points points;
-    struct sn_str json;
+    struct sn_str json, svg;
 };
 
 static enum sn_status add(struct several *x, const struct sn_machine *m, int ranks,
@@ -361,6 +343,8 @@ static enum sn_status on_budget(struct several *x, struct sn_str *text, bool *an
         sn_budget_find(&b, &w, x->line->budget, x->line->law ? x->line->law : &sn_laws[0], err);
     if (st == SN_OK) {
         sn_budget_text(text, &b);
+        if (x->line->svg)
+            st = sn_budget_svg(&x->svg, &b, x->config->run.name, err);
         budget_json(x, &b, &m);
         *any = b.run.found || b.largest.found;
     }
@@ -443,10 +427,15 @@ static enum sn_status several(struct sn_config *c, const struct line *l, int *ex
     if (l->budget <= 0)
         sn_points_text(&text, &x.points);
     sn_str_add(&x.json, "]}\n");
+    if (st == SN_OK && l->svg && l->budget <= 0)
+        st = sn_points_svg(&x.svg, &x.points, c->run.name, err);
+    if (st == SN_OK && l->svg)
+        st = sn_text_save(&x.svg, l->svg, err);
     if (st == SN_OK)
         st = print_text(l->json ? &x.json : &text, err);
     sn_str_fini(&text);
     sn_str_fini(&x.json);
+    sn_str_fini(&x.svg);
     sn_points_fini(&x.points);
     return st;
 }

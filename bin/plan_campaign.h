@@ -4,15 +4,8 @@
 #ifndef SN_BIN_PLAN_CAMPAIGN_H
 #define SN_BIN_PLAN_CAMPAIGN_H
 
-#include "lib/base/err.h"
+#include "bin/common.h"
 #include "lib/config/config.h"
-
-enum { SN_PLAN_MOST_RANKS = 32 };
-/* "64" or "64,128,256", in order. */
-struct sn_plan_ranks {
-    int v[SN_PLAN_MOST_RANKS], n;
-};
-enum sn_status sn_plan_parse_ranks(struct sn_plan_ranks *out, const char *text, struct sn_err *err);
 
 /* The best layout of the run on each, and what the run costs there, as sennit-plan campaign --gpus
  * prints it. */

@@ -32,6 +32,11 @@ bool sn_budget_scale(struct sn_model_config *m, int heads);
 int sn_budget_unit(const struct sn_model_config *m);
 
 void sn_budget_text(struct sn_str *out, const struct sn_budget *b);
+/* The law's loss over the number of parameters for the FLOPs that the run's model does in these hours, with
+ * what was planned as marks; a law without a loss is drawn by the first. SN_EINPUT where the run's model
+ * has no layout. */
+enum sn_status sn_budget_svg(struct sn_str *out, const struct sn_budget *b, const char *title,
+                             struct sn_err *err);
 /* The value of "budget" ($defs/budget), without the plans. */
 void sn_budget_json(struct sn_str *out, const struct sn_budget *b);
 

@@ -46,5 +46,8 @@ void sn_points_fini(struct sn_points *p);
 
 /* A table, a line a point, and bars of days. */
 void sn_points_text(struct sn_str *out, const struct sn_points *p);
+/* Days and node-hours over ranks, as a drawing (lib/report/curve.h); SN_EINPUT without two points. */
+enum sn_status sn_points_svg(struct sn_str *out, const struct sn_points *p, const char *title,
+                             struct sn_err *err);
 
 #endif

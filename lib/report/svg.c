@@ -170,6 +170,20 @@ static void draw(struct svg *g)
     svg_breakdown(g);
 }
 
+void svg_document(struct sn_str *out, struct sn_str *body, double height)
+{
+    sn_str_add(out,
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
+               "height=\"%.0f\">\n<style>",
+               SVG_WIDTH, height, SVG_WIDTH, height);
+    style(out);
+    sn_str_add(out, "</style>\n");
+    sn_str_add(out, "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n%s</svg>\n", SVG_WIDTH,
+               height, body->p ? body->p : "");
+    out->failed |= body->failed;
+    sn_str_fini(body);
+}
+
 void sn_picture_svg(struct sn_str *out, const struct sn_picture *p)
 {
     struct sn_str body = {0};
@@ -180,14 +194,5 @@ void sn_picture_svg(struct sn_str *out, const struct sn_picture *p)
         out->failed = true;
     sn_free(g.event);
     sn_free(g.first);
-    sn_str_add(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-               "height=\"%.0f\">\n<style>",
-               SVG_WIDTH, g.y, SVG_WIDTH, g.y);
-    style(out);
-    sn_str_add(out, "</style>\n");
-    sn_str_add(out, "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n%s</svg>\n", SVG_WIDTH,
-               g.y, body.p ? body.p : "");
-    out->failed |= body.failed;
-    sn_str_fini(&body);
+    svg_document(out, &body, g.y);
 }

@@ -20,6 +20,8 @@ struct svg {
     double y;                      /* where the next panel begins */
 };
 
+/* The whole drawing of what was drawn in *body, which ends here. */
+void svg_document(struct sn_str *out, struct sn_str *body, double height);
 /* Where a time is drawn; stretch k begins at x_of(g, k, begin[k]). */
 double svg_x(const struct svg *g, int stretch, double seconds);
 void svg_rect(struct svg *g, const char *cls, double x, double y, double w, double h);

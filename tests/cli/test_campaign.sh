@@ -95,6 +95,10 @@ run "$plan" campaign "$tmp/run.yaml" --gpus 32,8,16,7 --tokens 1e10 --json
 printf '%s\n' "$out" >"$tmp/points.json"
 run "$json" schema "$schema" "$tmp/points.json"
 is "in the form of the schema" "$err" ''
+run "$plan" campaign "$tmp/run.yaml" --gpus 32,8,16,7 --tokens 1e10 --svg "$tmp/curve.svg"
+is "--svg draws them" "$rc:$(grep -c '<circle ' "$tmp/curve.svg")" 0:6
+is "to the end" "$(tail -n 1 "$tmp/curve.svg")" '</svg>'
+like "with labels" "$(cat "$tmp/curve.svg")" '>32 ranks: [0-9.]+ days</text>'
 wait_h=$(sed -n 's/.*"ranks": 32, "patience_h": \([0-9.]*\),.*/\1/p' "$tmp/points.json")
 few=$(grep '"ranks": 8,' "$tmp/points.json" | grep -oE '"days": [0-9.]+' | sed 's/.*: //')
 run "$plan" campaign "$tmp/run.yaml" --gpus 32 --tokens 1e10 --queue-hours "$wait_h" --json
@@ -123,7 +127,8 @@ like "by a law that is cited" "$out" '^budget: 2000 node-hours of dgx-h100 on 16
 like "tokens of the run's model" "$out" "^  the run's model +6\.74e\+09 parameters, .* tokens, .* a parameter, loss [12]\.[0-9]+$"
 is "the best size by each law" "$(printf '%s\n' "$out" | grep -c '^  best by ')" 3
 like "and the largest that was planned" "$out" '^  largest of its shape .* a parameter, loss'
-run "$plan" campaign "$tmp/run.yaml" --gpus 16 --budget 2000 --law 20 --json
+run "$plan" campaign "$tmp/run.yaml" --gpus 16 --budget 2000 --law 20 --json --svg "$tmp/budget.svg"
+is "its curve has three marks" "$rc:$(grep -c '<circle class="update"' "$tmp/budget.svg")" 0:3
 printf '%s\n' "$out" >"$tmp/budget.json"
 run "$json" schema "$schema" "$tmp/budget.json"
 is "in the form of the schema" "$err" ''
@@ -158,6 +163,8 @@ refuses "failures faster than restarts" 'leave less than 0.001 of the time.*want
 refuses "no list of ranks" "--gpus: '8,,16' is no number from 1 to .*, and no list" "$tmp/run.yaml" --gpus 8,,16
 refuses "several ranks on several machines" '--machines wants one number of ranks, got 2' "$tmp/run.yaml" --gpus 8,16 --machines all
 refuses "two ways to say how many" 'want one of them' "$tmp/run.yaml" --gpus 8 --ranks 8
+refuses "a curve of one layout" 'want --gpus N,N... or --budget H' "$tmp/run.yaml" --svg "$tmp/no.svg"
+refuses "a curve of one point" '1 of 2 numbers of ranks has a layout' "$tmp/run.yaml" --gpus 7,32 --svg "$tmp/no.svg"
 refuses "a law that nobody published" "--law: there is no '21'; want epoch-2024, hoffmann-2022 or 20" "$tmp/run.yaml" --law 21
 refuses "a law without a budget" 'want --budget H' "$tmp/run.yaml" --law 20
 refuses "no budget" "--budget: '0' is no number" "$tmp/run.yaml" --budget 0
