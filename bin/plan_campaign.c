@@ -285,8 +285,15 @@ struct several {
     struct sn_software software;
     struct sn_campaign_want want;
     struct sn_points points;
+    const char *note; /* of MFU, on one of the machines at least; NULL: none */
     struct sn_str json, svg;
 };
+
+static void note(struct several *x, const struct sn_machine *m)
+{
+    const char *of = sn_software_mfu_note(&x->software, m);
+    x->note = of ? of : x->note;
+}
 
 static enum sn_status add(struct several *x, const struct sn_machine *m, int ranks,
                           struct sn_err *err)
@@ -296,6 +303,7 @@ static enum sn_status add(struct several *x, const struct sn_machine *m, int ran
                                .software = &x->software,
                                .campaign = x->want,
                                .ranks = ranks};
+    note(x, m);
     return sn_points_add(&x->points, &w, err);
 }
 
@@ -341,6 +349,7 @@ static enum sn_status on_budget(struct several *x, struct sn_str *text, bool *an
     say_machine(&m, x->line);
     enum sn_status st =
         sn_budget_find(&b, &w, x->line->budget, x->line->law ? x->line->law : &sn_laws[0], err);
+    note(x, &m);
     if (st == SN_OK) {
         sn_budget_text(text, &b);
         if (x->line->svg)
@@ -426,6 +435,8 @@ static enum sn_status several(struct sn_config *c, const struct line *l, int *ex
     *exit_code = any ? 0 : sn_exit_code(SN_EFAIL);
     if (l->budget <= 0)
         sn_points_text(&text, &x.points);
+    if (x.note)
+        sn_str_add(&text, "MFU: %s\n", x.note);
     sn_str_add(&x.json, "]}\n");
     if (st == SN_OK && l->svg && l->budget <= 0)
         st = sn_points_svg(&x.svg, &x.points, c->run.name, err);
