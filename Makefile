@@ -57,8 +57,10 @@ PCRE2_LIBS  ?= $(call with_header,pcre2.h,-lpcre2-8)
 UTF8_LIBS   ?= $(call with_header,utf8proc.h,-lutf8proc)
 ZLIB_LIBS   ?= $(call with_header,zlib.h,-lz)
 ZSTD_LIBS   ?= $(call with_header,zstd.h,-lzstd)
+SNAPPY_LIBS ?= $(call with_header,snappy-c.h,-lsnappy)
 NOT_HERE    := kernels/$(if $(ZFP_LIBS),zfp_none,zfp).c lib/token/$(if $(PCRE2_LIBS),regex_none,regex).c \
-               lib/token/$(if $(UTF8_LIBS),unicode_none,unicode).c lib/texts/$(if $(ZLIB_LIBS),gzip_none,gzip).c lib/texts/$(if $(ZSTD_LIBS),zstd_none,zstd).c
+               lib/token/$(if $(UTF8_LIBS),unicode_none,unicode).c lib/texts/$(if $(ZLIB_LIBS),gzip_none,gzip).c lib/texts/$(if $(ZSTD_LIBS),zstd_none,zstd).c \
+               lib/texts/$(if $(SNAPPY_LIBS),snappy_none,snappy).c
 # Only a benchmark compares with OpenBLAS, and does without it.
 BLAS_DIR    := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-serial))
 BLAS_CFLAGS ?= $(if $(BLAS_DIR),,$(shell pkg-config --cflags openblas 2>/dev/null))
@@ -81,7 +83,7 @@ NVFLAGS  := -O3 -std=c++17 -lineinfo $(NVSMALL) -I. -Xcompiler -fPIC,-Wall $(for
 CUDNN_C  := kernels/cuda/cudnn.c kernels/cuda/sdpa.c kernels/cuda/sdpa_graph.c
 PLUGIN   := $(if $(SAN),,$(if $(NVCC),$(if $(CUDA_SRC),$(BUILD)/lib/sennit/libsennit_cuda.so)))
 
-LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) -fopenmp -lpthread -lm -ldl
+LIBS    := $(YAML_LIBS) $(JSON_LIBS) $(HWLOC_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(SNAPPY_LIBS) -fopenmp -lpthread -lm -ldl
 
 # --- sources ----------------------------------------------------------------------------------
 LIB_SRC  := $(filter-out $(NOT_HERE),$(wildcard lib/*/*.c checkpoint/*/*.c slurm/*/*.c kernels/*.c)) \
@@ -353,7 +355,7 @@ build/deep/lib.a: $(DEEP_SRC:%.c=build/deep/%.o)
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
 build/deep/fuzz_%: build/deep/tests/fuzz/fuzz_%.o build/deep/lib.a
-	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
+	$(call say,ld,$@)$(DEEP) -fsanitize=fuzzer -Wl,--as-needed -o $@ $^ $(YAML_LIBS) $(JSON_LIBS) $(HDF5_LIBS) $(ZFP_LIBS) $(PCRE2_LIBS) $(UTF8_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(SNAPPY_LIBS) $(shell $(CC) -print-file-name=libgomp.so) -lpthread -lm
 
 bench: ## Time operations and whole steps against their limits, after checking them
 	@tools/deps bench || echo 'make: products are compared with no other library' >&2
@@ -381,7 +383,7 @@ info: ## What was found on this machine and what was not
 	@echo 'codec zfp           $(or $(ZFP_LIBS),left out: no zfp.h here)'
 	@echo 'patterns of tokenizers $(or $(PCRE2_LIBS),left out: no pcre2.h here)'
 	@echo 'classes of characters $(or $(UTF8_LIBS),left out: no utf8proc.h here)'
-	@echo 'packed texts        .gz: $(or $(ZLIB_LIBS),left out: no zlib.h here), .zst: $(or $(ZSTD_LIBS),left out: no zstd.h here)'
+	@echo 'packed texts        .gz: $(or $(ZLIB_LIBS),left out: no zlib.h here), .zst: $(or $(ZSTD_LIBS),left out: no zstd.h here), Parquet by snappy: $(or $(SNAPPY_LIBS),left out: no snappy-c.h here)'
 	@echo 'ranges (NVTX)       $(if $(NVCC),$(if $(filter %nvtx.c,$(NVTX_C)),in the plugin,left out: no nvtx3/nvToolsExt.h in $(CUDA)/include),no nvcc here)'
 	@echo 'instruction sets     $(ISAS) $(BF16_ISAS) (chosen at run time)'
 

@@ -24,8 +24,8 @@ static const struct {
     const char *what, *instead;
 } other[] = {
     {"PAR1", 4, "a parquet file",
-     "write it as JSON lines (in Python: pandas.read_parquet(FILE).to_json(OUT, orient='records', "
-     "lines=True))"},
+     "'sennit-data tokenize' reads it; or write it as JSON lines (in Python: "
+     "pandas.read_parquet(FILE).to_json(OUT, orient='records', lines=True))"},
     {"ARROW1", 6, "an arrow file",
      "write it as JSON lines (in Python: pandas.read_feather(FILE).to_json(OUT, orient='records', "
      "lines=True))"},

@@ -39,15 +39,14 @@ static bool is_text_name(const char *name, bool *is_json)
     else if (ends_with(name, len, ".zst"))
         len -= 4;
     *is_json = ends_with(name, len, ".jsonl") || ends_with(name, len, ".json") ||
-               ends_with(name, len, ".ndjson");
+               ends_with(name, len, ".ndjson") || ends_with(name, strlen(name), ".parquet");
     return *is_json || ends_with(name, len, ".txt") || ends_with(name, len, ".md");
 }
 
 /* Does it hold texts that are not read? Left out in silence they would be missed. */
 static bool is_other_name(const char *name)
 {
-    size_t len = strlen(name);
-    return ends_with(name, len, ".parquet") || ends_with(name, len, ".arrow");
+    return ends_with(name, strlen(name), ".arrow");
 }
 
 static enum sn_status no_memory(const char *path, struct sn_err *err)
@@ -120,7 +119,7 @@ static enum sn_status add_path(struct sn_texts_list *l, const char *path, int de
     if (st == SN_OK && named && l->n == first)
         return sn_fail(err, SN_EINPUT,
                        "%s: holds no texts; want .txt, .md, .jsonl, .json or .ndjson, perhaps with "
-                       ".gz or .zst behind",
+                       ".gz or .zst behind, or .parquet",
                        path);
     return st;
 }
@@ -170,7 +169,8 @@ static enum sn_status fill(struct sn_texts *s, struct sn_err *err)
     return SN_OK;
 }
 
-enum sn_status sn_texts_open(struct sn_texts *s, const char *name, struct sn_err *err)
+enum sn_status sn_texts_open(struct sn_texts *s, const char *name,
+                             const struct sn_parquet_want *want, struct sn_err *err)
 {
     *s = (struct sn_texts){.name = name};
     s->fd = sn_input_open(name, NULL);
@@ -184,6 +184,10 @@ enum sn_status sn_texts_open(struct sn_texts *s, const char *name, struct sn_err
         return sn_gzip_open(&s->unpacker, name, err);
     if (s->to >= 4 && memcmp(s->buffer, "\x28\xb5\x2f\xfd", 4) == 0)
         return sn_zstd_open(&s->unpacker, name, err);
+    if (want && s->to >= 4 && memcmp(s->buffer, "PAR1", 4) == 0) {
+        s->from = s->to = 0;
+        return sn_parquet_open(&s->rows, s->fd, name, want, err);
+    }
     return sn_data_kind_check(name, (const unsigned char *)s->buffer, s->to, false, err);
 }
 
@@ -193,6 +197,8 @@ void sn_texts_close(struct sn_texts *s)
         (void)close(s->fd); /* only read from */
     if (s->unpacker.state)
         s->unpacker.destroy(s->unpacker.state);
+    sn_parquet_close(s->rows);
+    sn_bytes_fini(&s->lines);
     sn_free(s->buffer);
     *s = (struct sn_texts){.fd = -1};
 }
@@ -225,15 +231,24 @@ static enum sn_status unpack(struct sn_texts *s, char *out, size_t room, size_t 
     return SN_OK;
 }
 
+static enum sn_status fill_rows(struct sn_texts *s, struct sn_err *err)
+{
+    s->lines.len = s->from = s->to = 0;
+    SN_TRY(sn_parquet_read(s->rows, &s->lines, BUFFER, err));
+    s->to = s->lines.len;
+    return SN_OK;
+}
+
 enum sn_status sn_texts_read(struct sn_texts *s, char *out, size_t room, size_t *got,
                               struct sn_err *err)
 {
     if (s->unpacker.state)
         return unpack(s, out, room, got, err);
     if (s->from == s->to)
-        SN_TRY(fill(s, err));
+        SN_TRY(s->rows ? fill_rows(s, err) : fill(s, err));
     *got = s->to - s->from < room ? s->to - s->from : room;
-    memcpy(out, s->buffer + s->from, *got);
+    if (*got > 0)
+        memcpy(out, (s->rows ? s->lines.p : s->buffer) + s->from, *got);
     s->from += *got;
     return SN_OK;
 }

@@ -223,13 +223,34 @@ static enum sn_status read_more(struct reader *r, struct sn_err *err)
     return SN_OK;
 }
 
+/* What of a Parquet file is read: a text, or a conversation with what its template may use. */
+static struct sn_parquet_want columns_of(const struct sn_tokenize *t)
+{
+    struct sn_parquet_want want = {.name = {t->field ? t->field : "text"}, .n = 1, .needed = 1};
+    if (!t->chat)
+        return want;
+    if (!t->field) {
+        want.name[0] = "messages";
+        want.name[want.n++] = "conversations";
+        want.needed = want.n;
+    }
+    want.name[want.n++] = "tools";
+    want.name[want.n++] = "documents";
+    want.name[want.n++] = "chat_template_kwargs";
+    return want;
+}
+
 enum sn_status sn_part_write(struct sn_part *p, struct sn_err *err)
 {
     struct reader r = {.part = p, .line = 1};
+    struct sn_parquet_want columns = columns_of(p->want);
     bool any = true;
     r.by_lines = p->file->is_json || p->want->documents == SN_DOCUMENTS_LINES;
     r.by_paragraphs = !r.by_lines && p->want->documents == SN_DOCUMENTS_PARAGRAPHS;
-    enum sn_status st = sn_texts_open(&r.source, p->file->path, err);
+    enum sn_status st = sn_texts_open(&r.source, p->file->path, &columns, err);
+    if (st == SN_OK && r.source.rows && !p->file->is_json)
+        st = sn_fail(err, SN_EINPUT, "%s: is a Parquet file by its first bytes; name it .parquet",
+                     p->file->path);
     while (st == SN_OK && !r.ended) {
         st = interrupted(p, err);
         if (st == SN_OK)

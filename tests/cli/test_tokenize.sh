@@ -70,14 +70,12 @@ case $err in
 *) is "it is named, with what was before it" "$err" "cut.jsonl.gz: the packed stream is cut short near byte 20000; copy it anew; $(zcat <cut.jsonl.gz 2>/dev/null | wc -l | tr -d ' ') whole lines come before it" ;;
 esac
 
-# Parquet.
+# What holds texts and is not read.
 mkdir columns
 echo '{"text": "a"}' >columns/a.jsonl
-printf 'PAR1\025\004' >columns/b.parquet
+printf 'ARROW1' >columns/b.arrow
 run "$data" tokenize columns --tokenizer "$tokenizer" --out columns.out
-is "a parquet file among texts is not passed over" "$rc:$err" "2:columns/b.parquet: such files are not read; write it as JSON lines, or name the files of the directory that are meant"
-run "$data" tokenize columns/b.parquet --tokenizer "$tokenizer" --out columns.out
-like "one by its name says what would work" "$rc:$err" "^2:columns/b.parquet: this is a parquet file; write it as JSON lines \(in Python: pandas.read_parquet"
+is "an Arrow file among texts is not passed over" "$rc:$err" "2:columns/b.arrow: such files are not read; write it as JSON lines, or name the files of the directory that are meant"
 
 # What is bad, and going on.
 mkdir two

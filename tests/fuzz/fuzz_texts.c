@@ -1,5 +1,5 @@
 /*
- * fuzz_texts.c - a file of any bytes, packed (gzip, zstd) or not, is read as text or explained, and
+ * fuzz_texts.c - a file of any bytes, packed (gzip, zstd), Parquet or not, is read as text or explained, and
  * its lines as JSON become tokens or say why not.
  */
 #include "lib/base/mem.h"
@@ -83,6 +83,9 @@ static void encode(const char *p, size_t len)
     sn_encoders_free(e);
 }
 
+static const struct sn_parquet_want want = {
+    .name = {"text", "messages", "id", "n", "big", "ok", "ll"}, .n = 7, .needed = 2};
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     char path[32];
@@ -93,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     int fd = memfd_create("texts", MFD_CLOEXEC);
     require(text && fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    enum sn_status st = sn_texts_open(&s, path, &err);
+    enum sn_status st = sn_texts_open(&s, path, &want, &err);
     while (st == SN_OK && got > 0 && n < LARGEST) {
         st = sn_texts_read(&s, text + n, LARGEST - n < 4096 ? LARGEST - n : 4096, &got, &err);
         n += st == SN_OK ? got : 0;
