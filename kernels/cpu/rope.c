@@ -1,8 +1,10 @@
 /*
- * rope.c - ROPE: rotary positions, in the half-split convention of Hugging Face models.
+ * rope.c - ROPE: rotary positions, in the half-split convention of Hugging Face models, or interleaved,
+ * as in the paper (Su et al., arXiv 2104.09864).
  *
  *   (y_i, y_{i+h}) = (x_i cos t - x_{i+h} sin t, x_{i+h} cos t + x_i sin t),
  *   t = +-(position of r) w_i,  w_i = theta^(-2i/rotary_dim) or given,  h = rotary_dim/2
+ *   interleaved: (y_{2i}, y_{2i+1}) of (x_{2i}, x_{2i+1}) likewise
  *
  * Angles of a position p come from two small tables in double, of e^{i j w} for j < FINE and of
  * e^{i FINE j w}, filled by squaring and multiplying from e^{i w} alone:
@@ -85,27 +87,59 @@ static void angles_at(const struct angles *t, int64_t position, int64_t first, i
     }
 }
 
+/* `n` pairs of a row: their cosines and sines. */
+struct pairs {
+    const struct sn_mat *x, *y;
+    int64_t r, n;
+    float co[PAIRS], si[PAIRS];
+};
+
+/* First halves from column lo on, second ones from hi on. */
+static void turn_halves(const struct pairs *p, int64_t lo, int64_t hi)
+{
+    float lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
+    const float *xlo = sn_get(p->x, p->r, lo, p->n, lo_buf);
+    const float *xhi = sn_get(p->x, p->r, hi, p->n, hi_buf);
+    float *ylo = sn_dst(p->y, p->r, lo, out_lo), *yhi = sn_dst(p->y, p->r, hi, out_hi);
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        float u = xlo[i], v = xhi[i];
+        ylo[i] = u * p->co[i] - v * p->si[i];
+        yhi[i] = v * p->co[i] + u * p->si[i];
+    }
+    sn_put(p->y, p->r, lo, p->n, ylo);
+    sn_put(p->y, p->r, hi, p->n, yhi);
+}
+
+/* Neighbours, from column c on. */
+static void turn_neighbours(const struct pairs *p, int64_t c)
+{
+    float x_buf[2 * PAIRS], out[2 * PAIRS];
+    const float *x = sn_get(p->x, p->r, c, 2 * p->n, x_buf);
+    float *y = sn_dst(p->y, p->r, c, out);
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        float u = x[2 * i], v = x[2 * i + 1];
+        y[2 * i] = u * p->co[i] - v * p->si[i];
+        y[2 * i + 1] = v * p->co[i] + u * p->si[i];
+    }
+    sn_put(p->y, p->r, c, 2 * p->n, y);
+}
+
 static void rotate_row(const struct sn_args *a, const struct angles *t, int64_t r)
 {
-    const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
+    const struct sn_attention_attr *at = &a->attr.attention;
     int64_t position = sn_row_position(&a->attr.position, r);
-    float co[PAIRS], si[PAIRS], lo_buf[PAIRS], hi_buf[PAIRS], out_lo[PAIRS], out_hi[PAIRS];
+    struct pairs p = {.x = &a->in[SN_ROPE_X], .y = &a->out[SN_ROPE_Y], .r = r};
     for (int64_t first = 0; first < t->half; first += PAIRS) {
-        int64_t n = t->half - first < PAIRS ? t->half - first : PAIRS;
-        angles_at(t, position, first, n, co, si);
-        for (int64_t h = 0; h < a->attr.attention.heads; h++) {
-            int64_t c = h * a->attr.attention.head_dim + first;
-            const float *lo = sn_get(x, r, c, n, lo_buf);
-            const float *hi = sn_get(x, r, c + t->half, n, hi_buf);
-            float *ylo = sn_dst(y, r, c, out_lo), *yhi = sn_dst(y, r, c + t->half, out_hi);
-#pragma omp simd
-            for (int64_t i = 0; i < n; i++) {
-                float u = lo[i], v = hi[i];
-                ylo[i] = u * co[i] - v * si[i];
-                yhi[i] = v * co[i] + u * si[i];
-            }
-            sn_put(y, r, c, n, ylo);
-            sn_put(y, r, c + t->half, n, yhi);
+        p.n = t->half - first < PAIRS ? t->half - first : PAIRS;
+        angles_at(t, position, first, p.n, p.co, p.si);
+        for (int64_t h = 0; h < at->heads; h++) {
+            int64_t c = h * at->head_dim + at->rotary_from;
+            if (at->interleaved)
+                turn_neighbours(&p, c + 2 * first);
+            else
+                turn_halves(&p, c + first, c + first + t->half);
         }
     }
 }
@@ -115,12 +149,14 @@ static void copy_rest(const struct sn_args *a, int64_t r)
 {
     const struct sn_mat *x = &a->in[SN_ROPE_X], *y = &a->out[SN_ROPE_Y];
     size_t size = sn_dtype_size(x->dtype);
-    int64_t d = a->attr.attention.head_dim, rotary = a->attr.attention.rotary_dim,
-            rotated = a->attr.attention.heads * d;
+    int64_t d = a->attr.attention.head_dim, from = a->attr.attention.rotary_from,
+            end = from + a->attr.attention.rotary_dim, rotated = a->attr.attention.heads * d;
     if (x->p == y->p)
         return;
-    for (int64_t c = 0; c < rotated && rotary < d; c += d)
-        memcpy(sn_at(y, r, c + rotary), sn_at(x, r, c + rotary), (size_t)(d - rotary) * size);
+    for (int64_t c = 0; c < rotated && end - from < d; c += d) {
+        memcpy(sn_at(y, r, c), sn_at(x, r, c), (size_t)from * size);
+        memcpy(sn_at(y, r, c + end), sn_at(x, r, c + end), (size_t)(d - end) * size);
+    }
     if (rotated < x->cols)
         memcpy(sn_at(y, r, rotated), sn_at(x, r, rotated), (size_t)(x->cols - rotated) * size);
 }

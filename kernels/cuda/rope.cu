@@ -36,7 +36,8 @@ static __global__ void __launch_bounds__(SN_BLOCK)
     }
 }
 
-template <class A>
+/* TOGETHER: pairs are neighbours. */
+template <class A, bool TOGETHER>
 static __global__ void __launch_bounds__(SN_BLOCK)
     rotate(const struct sn_args a, const double *table, int64_t heads_each)
 {
@@ -60,16 +61,21 @@ static __global__ void __launch_bounds__(SN_BLOCK)
                 si[e] = (float)(u * t + v * s);
             }
             for (int64_t h = first; h < end; h++) {
-                float lo[N], hi[N], out_lo[N], out_hi[N];
-                A::load(x, r, h * d + i, lo);
-                A::load(x, r, h * d + half + i, hi);
+                /* lo and hi: halves of N pairs, or the first and the second N of 2 N neighbours */
+                int64_t c = h * d + a.attr.attention.rotary_from;
+                int64_t at_lo = c + (TOGETHER ? 2 * i : i);
+                int64_t at_hi = TOGETHER ? at_lo + N : c + half + i;
+                float x2[2 * N], y2[2 * N];
+                A::load(x, r, at_lo, x2);
+                A::load(x, r, at_hi, x2 + N);
 #pragma unroll
                 for (int e = 0; e < N; e++) {
-                    out_lo[e] = lo[e] * co[e] - hi[e] * si[e];
-                    out_hi[e] = hi[e] * co[e] + lo[e] * si[e];
+                    const int u = TOGETHER ? 2 * e : e, v = TOGETHER ? 2 * e + 1 : N + e;
+                    y2[u] = x2[u] * co[e] - x2[v] * si[e];
+                    y2[v] = x2[v] * co[e] + x2[u] * si[e];
                 }
-                A::store(y, r, h * d + i, out_lo);
-                A::store(y, r, h * d + half + i, out_hi);
+                A::store(y, r, at_lo, y2);
+                A::store(y, r, at_hi, y2 + N);
             }
         }
     }
@@ -80,8 +86,9 @@ struct rest : sn_all_rows {
     enum { N = 1 };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
     {
-        bool turned = c < (int64_t)a.attr.attention.heads * a.attr.attention.head_dim &&
-                      c % a.attr.attention.head_dim < a.attr.attention.rotary_dim;
+        const struct sn_attention_attr &t = a.attr.attention;
+        int64_t at = c % t.head_dim - t.rotary_from; /* in what turns of a head */
+        bool turned = c < (int64_t)t.heads * t.head_dim && at >= 0 && at < t.rotary_dim;
         float x[1];
         if (turned)
             return;
@@ -105,7 +112,8 @@ SN_CUDA_OP(rope)
     double *table = (double *)a->scratch;
     int64_t half = a->attr.attention.rotary_dim / 2, d = a->attr.attention.head_dim;
     int64_t piece = 16 / (int64_t)sn_dtype_size(x->dtype);
-    enum sn_dtype how = half % piece || d % piece ? SN_NDTYPES : sn_common(m, 2);
+    bool whole = half % piece == 0 && d % piece == 0 && a->attr.attention.rotary_from % piece == 0;
+    enum sn_dtype how = whole ? sn_common(m, 2) : SN_NDTYPES;
     int rc = 0;
     if (x->rows == 0)
         return 0;
@@ -115,8 +123,10 @@ SN_CUDA_OP(rope)
         if (rc == 0)
             SN_BY_TYPE(how, struct sn_shape g =
                                 sn_shape_rope(x->rows, half / A::N, a->attr.attention.heads);
-                       rc = sn_launch(cx, rotate<A>, g, *a, table,
-                                      sn_rope_heads(a->attr.attention.heads, g.z)))
+                       int64_t each = sn_rope_heads(a->attr.attention.heads, g.z);
+                       rc = a->attr.attention.interleaved
+                                ? sn_launch(cx, rotate<A, true>, g, *a, table, each)
+                                : sn_launch(cx, rotate<A, false>, g, *a, table, each))
     }
     bool all = (int64_t)a->attr.attention.heads * d == x->cols && a->attr.attention.rotary_dim == d;
     if (rc || x->p == a->out[SN_ROPE_Y].p || all)

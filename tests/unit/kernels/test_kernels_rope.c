@@ -11,6 +11,8 @@ struct rope {
     float theta;
     bool inverse;
     bool given; /* frequencies of their own, and an amplitude */
+    int32_t from;
+    bool together; /* pairs are neighbours */
 };
 
 static double frequency(const struct rope *p, int64_t i)
@@ -30,10 +32,11 @@ static void reference(const struct kt *k, const struct rope *p, double *y)
             for (int64_t i = 0; i < half; i++) {
                 double t = (double)(r % p->seq) * frequency(p, i) * (p->inverse ? -1.0 : 1.0);
                 double of = p->given ? 1.25 : 1.0;
-                int64_t c = h * p->head_dim + i;
-                double lo = kt_get(x, r, c), hi = kt_get(x, r, c + half);
+                int64_t c = h * p->head_dim + p->from + (p->together ? 2 * i : i);
+                int64_t other = p->together ? c + 1 : c + half;
+                double lo = kt_get(x, r, c), hi = kt_get(x, r, other);
                 y[r * x->cols + c] = of * (lo * cos(t) - hi * sin(t));
-                y[r * x->cols + c + half] = of * (hi * cos(t) + lo * sin(t));
+                y[r * x->cols + other] = of * (hi * cos(t) + lo * sin(t));
             }
     }
 }
@@ -47,6 +50,8 @@ static bool rope_case(const struct rope *p, enum sn_dtype t, int64_t pad, bool i
     k.a.attr = (struct sn_attr){.attention.heads = p->heads,
                                 .attention.head_dim = p->head_dim,
                                 .attention.rotary_dim = p->rotary_dim,
+                                .attention.rotary_from = p->from,
+                                .attention.interleaved = p->together,
                                 .position.seq = p->seq,
                                 .attention.theta = p->theta,
                                 .inverse = p->inverse};
@@ -68,14 +73,19 @@ static bool rope_case(const struct rope *p, enum sn_dtype t, int64_t pad, bool i
 }
 
 static const struct rope cases[] = {
-    {1, 2, 2, 5, 1, 0, 10000.0f, false, false},
-    {3, 64, 64, 33, 2, 0, 10000.0f, false, false},
-    {3, 64, 64, 33, 2, 70, 10000.0f, true, false},
-    {2, 100, 50, 65, 3, 7, 500000.0f, false, false},
-    {5, 16, 4, 130, 1, 0, 1e6f, true, false},
-    {1, 1200, 1100, 17, 1, 1, 10000.0f, false, false},
-    {3, 64, 64, 133, 2, 70, 10000.0f, true, true},
-    {2, 100, 50, 65, 3, 7, 500000.0f, false, true},
+    {1, 2, 2, 5, 1, 0, 10000.0f, false, false, 0, false},
+    {3, 64, 64, 33, 2, 0, 10000.0f, false, false, 0, false},
+    {3, 64, 64, 33, 2, 70, 10000.0f, true, false, 0, false},
+    {2, 100, 50, 65, 3, 7, 500000.0f, false, false, 0, false},
+    {5, 16, 4, 130, 1, 0, 1e6f, true, false, 0, false},
+    {1, 1200, 1100, 17, 1, 1, 10000.0f, false, false, 0, false},
+    {3, 64, 64, 133, 2, 70, 10000.0f, true, true, 0, false},
+    {2, 100, 50, 65, 3, 7, 500000.0f, false, true, 0, false},
+    /* from a column on, and neighbours */
+    {3, 192, 64, 33, 2, 128, 10000.0f, false, false, 128, true},
+    {3, 192, 64, 33, 2, 128, 10000.0f, true, true, 128, false},
+    {2, 22, 6, 65, 1, 3, 10000.0f, true, false, 7, true},
+    {1, 1200, 1100, 17, 1, 1, 10000.0f, false, false, 33, true},
 };
 
 static void every_case_equals_the_formula(enum sn_dtype t)
@@ -89,7 +99,7 @@ static void every_case_equals_the_formula(enum sn_dtype t)
 
 static void far_positions_keep_their_angle(void)
 {
-    static const struct rope p = {1, 8, 8, 131072, 1, 0, 10000.0f, false, false};
+    static const struct rope p = {1, 8, 8, 131072, 1, 0, 10000.0f, false, false, 0, false};
     tap_ok(rope_case(&p, SN_F32, 0, true), "the angle is right at position 131071");
 }
 
