@@ -22,6 +22,7 @@ enum { CHUNK = 8 }; /* blocks of queries, at most */
 struct job {
     const struct sn_args *a;
     int64_t rows, d, ld, heads, group; /* rows of a sample here; query heads of a kv head */
+    int64_t e, ldv;                    /* of v and o */
     struct sn_runs queries, keys;
     int64_t samples, chunk, chunks; /* chunks of a run */
     int64_t q_block, k_block;
@@ -34,7 +35,7 @@ struct job {
 
 /* A thread's scratch, and the chunk it works on. */
 struct work {
-    float *q, *o, *m, *l; /* CHUNK x ld; CHUNK */
+    float *q, *o, *m, *l; /* CHUNK x ld, x ldv; CHUNK */
     float *keys, *kt, *v; /* one block: rows, transposed panels, rows */
     float *p, *factor;    /* a block of scores; of one row */
     uint16_t *q16;        /* in bf16: chunk x deep, packed; q, keys, kt and v are fp32's */
@@ -57,13 +58,15 @@ static struct job job_of(const struct sn_args *a, int threads)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
+                    .e = sn_v_dim(&t->attention),
                     .heads = t->attention.heads,
                     .mask = sn_mask_of(t, &a->in[SN_ATTENTION_STARTS])};
     j.queries = sn_runs_of(t, t->position.context_rank);
     j.keys = sn_runs_of(t, t->position.key_rank);
     j.bf16 = sn_attn_bf16_of(a, SN_FORWARD_BF16);
     bool bf16 = j.bf16.set;
-    j.ld = bf16 ? sn_attn_stride(&j.bf16) : sn_head_stride(j.d);
+    j.ld = sn_head_stride(j.d);
+    j.ldv = bf16 ? sn_attn_stride(j.bf16.wide_v) : sn_head_stride(j.e);
     j.q_block = bf16 ? j.bf16.queries : SN_BQ;
     j.k_block = bf16 ? j.bf16.keys : SN_BK;
     j.place = sn_round_up(j.keys.run[0].n, j.k_block);
@@ -89,7 +92,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
 {
     const struct sn_attn_bf16 *f = &j->bf16;
     int64_t used = 0, most = CHUNK * j->q_block;
-    w->o = sn_take(base, &used, most * j->ld);
+    w->o = sn_take(base, &used, most * j->ldv);
     w->m = sn_take(base, &used, most);
     w->l = sn_take(base, &used, most);
     w->p = sn_take(base, &used, j->q_block * score_row(j));
@@ -103,7 +106,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
         w->q = sn_take(base, &used, most * j->ld);
         w->keys = sn_take(base, &used, SN_BK * j->ld);
         w->kt = sn_take(base, &used, SN_BK * j->d);
-        w->v = sn_take(base, &used, SN_BK * j->ld);
+        w->v = sn_take(base, &used, SN_BK * j->ldv);
     }
     return used;
 }
@@ -111,7 +114,7 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
 /* bf16 elements of a packed kv head of a sample: its keys in every run, then their values. */
 static int64_t packed_head(const struct job *j)
 {
-    return j->bf16.set ? j->keys.count * j->place * (j->bf16.deep + j->bf16.wide) : 0;
+    return j->bf16.set ? j->keys.count * j->place * (j->bf16.deep + j->bf16.wide_v) : 0;
 }
 
 /* Floats before the threads' scratch: what all of them share. */
@@ -132,7 +135,7 @@ static uint16_t *packed_values(const struct job *j, int64_t sample, int64_t kv_h
                                int64_t k0)
 {
     int64_t keys = j->keys.count * j->place * j->bf16.deep;
-    return packed_keys(j, sample, kv_head, 0, 0) + keys + (r * j->place + k0) * j->bf16.wide;
+    return packed_keys(j, sample, kv_head, 0, 0) + keys + (r * j->place + k0) * j->bf16.wide_v;
 }
 
 /* Scores times `scale` to cap tanh(s / cap). */
@@ -165,9 +168,9 @@ soften_row(const struct job *j, struct work *w, float scale, int64_t i, int64_t 
     }
     if (m != w->m[i]) {
         float shrink = sn_expf_low(w->m[i] - m);
-        float *restrict o = w->o + i * j->ld;
+        float *restrict o = w->o + i * j->ldv;
 #pragma omp simd
-        for (int64_t c = 0; c < j->ld; c++)
+        for (int64_t c = 0; c < j->ldv; c++)
             o[c] *= shrink;
         w->l[i] *= shrink;
         w->m[i] = m;
@@ -242,16 +245,16 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, co
     SN_K(sn_product)(&scores);
     soften_block(j, w, i0, n, k);
     struct sn_product sums = {.rows = n,
-                              .cols = j->d,
+                              .cols = j->e,
                               .depth = k->n,
                               .a = w->p,
                               .a_row = SN_KEYS,
                               .a_step = 1,
                               .b = w->v,
-                              .b_step = j->ld,
+                              .b_step = j->ldv,
                               .b_panel = SN_PANEL,
-                              .c = w->o + i0 * j->ld,
-                              .c_row = j->ld,
+                              .c = w->o + i0 * j->ldv,
+                              .c_row = j->ldv,
                               .add = true,
                               .visible = sn_visible(SN_UPTO, diag, k->n),
                               .diag = diag};
@@ -291,23 +294,24 @@ static void block_bf16(const struct job *j, struct work *w, int64_t i0, int64_t 
     SN_K(sn_product_bf16)(f, &scores);
     soften_block(j, w, i0, n, k);
     struct sn_product_bf16 sums = {.rows = n,
-                                   .cols = j->d,
+                                   .cols = j->e,
                                    .depth = k->n,
                                    .a = rounded(j, w, n, k->n),
                                    .b = packed_values(j, w->sample, kv_head, r, k->k0),
-                                   .c = w->o + i0 * j->ld,
-                                   .c_row = j->ld,
+                                   .c = w->o + i0 * j->ldv,
+                                   .c_row = j->ldv,
                                    .add = true,
                                    .visible = sn_visible(SN_UPTO, diag, k->n),
                                    .diag = diag};
     SN_K(sn_product_bf16)(f, &sums);
 }
 
-/* The chunk's rows of an operand that has query heads. */
-static struct sn_head queries_of(const struct job *j, const struct work *w, const struct sn_mat *x)
+/* The chunk's rows of an operand that has query heads of d columns. */
+static struct sn_head queries_of(const struct job *j, const struct work *w, const struct sn_mat *x,
+                                 int64_t d)
 {
     int64_t row = w->sample * j->rows + w->run->row + w->q0;
-    return (struct sn_head){x, row, w->queries, w->head * j->d, j->d};
+    return (struct sn_head){x, row, w->queries, w->head * d, d};
 }
 
 /*
@@ -317,16 +321,16 @@ static struct sn_head queries_of(const struct job *j, const struct work *w, cons
 static void start(const struct job *j, struct work *w)
 {
     int64_t padded = sn_round_up(w->queries, j->bf16.set ? j->bf16.set->rows : SN_AR);
-    struct sn_head q = queries_of(j, w, &j->a->in[SN_ATTENTION_Q]),
-                   o = queries_of(j, w, &j->a->out[SN_ATTENTION_O]);
+    struct sn_head q = queries_of(j, w, &j->a->in[SN_ATTENTION_Q], j->d),
+                   o = queries_of(j, w, &j->a->out[SN_ATTENTION_O], j->e);
     if (j->bf16.set)
         sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&q, false, false}, w->line, w->q16);
     else
         sn_head_load(&q, j->a->attr.attention.scale, padded, w->q, j->ld);
     if (j->a->acc[SN_ATTENTION_O] == SN_ADD)
-        sn_head_load(&o, 1.0f, padded, w->o, j->ld);
+        sn_head_load(&o, 1.0f, padded, w->o, j->ldv);
     else
-        memset(w->o, 0, (size_t)(padded * j->ld) * sizeof(float));
+        memset(w->o, 0, (size_t)(padded * j->ldv) * sizeof(float));
     for (int64_t i = 0; i < w->queries; i++) {
         const float *lse = sn_mat_row(&j->a->out[SN_ATTENTION_LSE], o.first_row + i);
         w->m[i] = j->a->acc[SN_ATTENTION_O] == SN_ADD ? lse[w->head] : -INFINITY;
@@ -336,12 +340,12 @@ static void start(const struct job *j, struct work *w)
 
 static void finish(const struct job *j, const struct work *w)
 {
-    struct sn_head o = queries_of(j, w, &j->a->out[SN_ATTENTION_O]);
+    struct sn_head o = queries_of(j, w, &j->a->out[SN_ATTENTION_O], j->e);
     for (int64_t i = 0; i < w->queries; i++) {
-        float *restrict row = w->o + i * j->ld;
+        float *restrict row = w->o + i * j->ldv;
         float inverse = 1.0f / w->l[i];
 #pragma omp simd
-        for (int64_t c = 0; c < j->d; c++)
+        for (int64_t c = 0; c < j->e; c++)
             row[c] *= inverse;
         sn_head_store(&o, i, row);
         float *lse = sn_mat_row(&j->a->out[SN_ATTENTION_LSE], o.first_row + i);
@@ -349,23 +353,23 @@ static void finish(const struct job *j, const struct work *w)
     }
 }
 
-/* Head kv_head of sample `sample` of k (x = in[1]) or v, those keys. */
+/* Head kv_head of sample `sample` of k or v (`in`), those keys. */
 static struct sn_head keys_of(const struct job *j, int64_t sample, int64_t kv_head,
-                              const struct keys *k, const struct sn_mat *x)
+                              const struct keys *k, int in)
 {
-    int64_t row = sample * j->rows + k->run->row + k->k0;
-    return (struct sn_head){x, row, k->n, kv_head * j->d, j->d};
+    int64_t row = sample * j->rows + k->run->row + k->k0, d = in == SN_ATTENTION_V ? j->e : j->d;
+    return (struct sn_head){&j->a->in[in], row, k->n, kv_head * d, d};
 }
 
 static void pack(const struct job *j, struct work *w, const struct keys *keys)
 {
-    const struct sn_mat *in = j->a->in;
-    struct sn_head k = keys_of(j, w->sample, w->head / j->group, keys, &in[1]), v = k;
-    v.x = &in[2];
+    int64_t kv_head = w->head / j->group;
+    struct sn_head k = keys_of(j, w->sample, kv_head, keys, SN_ATTENTION_K),
+                   v = keys_of(j, w->sample, kv_head, keys, SN_ATTENTION_V);
     int64_t padded = sn_round_up(keys->n, SN_STEP);
     sn_head_load(&k, 1.0f, padded, w->keys, j->ld);
     sn_head_transpose(w->keys, j->ld, keys->n, j->d, w->kt);
-    sn_head_load(&v, 1.0f, padded, w->v, j->ld);
+    sn_head_load(&v, 1.0f, padded, w->v, j->ldv);
 }
 
 /* The keys of a run that the chunk sees. */
@@ -431,8 +435,8 @@ static void pack_bf16(const struct job *j, const struct work *w, int64_t i)
     if (!sn_run_sees(&j->queries.run[j->queries.count - 1], keys.run))
         return;
     keys.n = keys.run->n - keys.k0 < keys.n ? keys.run->n - keys.k0 : keys.n;
-    struct sn_head k = keys_of(j, sample, kv_head, &keys, &j->a->in[SN_ATTENTION_K]), v = k;
-    v.x = &j->a->in[SN_ATTENTION_V];
+    struct sn_head k = keys_of(j, sample, kv_head, &keys, SN_ATTENTION_K),
+                   v = keys_of(j, sample, kv_head, &keys, SN_ATTENTION_V);
     sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&k, true, false}, w->line,
                  packed_keys(j, sample, kv_head, r, keys.k0));
     sn_attn_pack(&j->bf16, &(struct sn_attn_operand){&v, true, true}, w->line,

@@ -9,17 +9,17 @@
  * 4 u forward and 8 u backward for values of size 1 (tests/lib/kernel_slack.h). Scores are
  * scaled in fp32, after the product.
  *
- * On paper, for heads of size d, with D = d rounded up to whole steps of the depth and W = d
- * rounded up to whole strips of columns:
+ * On paper, for heads of d columns of q and k and e of v, with D = d rounded up to whole steps of the
+ * depth and W = d rounded up to whole strips of columns, E and V of e likewise:
  *
- *   forward   packed: k and v once a kv head of a sample, by all threads together, 2 (D + W) bytes
+ *   forward   packed: k and v once a kv head of a sample, by all threads together, 2 (D + V) bytes
  *             a key, which is all that scratch grows by with the rows; q once, 2 D.
- *             Multiplied: 4 d FLOP for each pair seen
- *   backward  packed: k twice and v once a kv head, 2 (2 D + W) bytes a key; q and do twice each
- *             and p and ds once a pair, 4 (D + W) bytes a query.
- *             Multiplied: 10 d FLOP for each pair.
+ *             Multiplied: 2 (d + e) FLOP for each pair seen
+ *   backward  packed: k twice and v once a kv head, 2 (D + W + E) bytes a key; q and do twice each
+ *             and p and ds once a pair, 2 (D + W + E + V) bytes a query.
+ *             Multiplied: 6 d + 4 e FLOP for each pair.
  *             Scratch of a thread: what it packs of a kv head, and dk and dv of it in fp32,
- *             8 (W + a vector) bytes a key; of queries one block
+ *             4 (W + V + two vectors) bytes a key; of queries one block
  *
  * Scratch is that of the set at hand, exactly (attention.c, attention_dx_bf16.c: layout).
  *
@@ -35,20 +35,24 @@
 /* Heads of size d in blocks, for a set's products. */
 struct sn_attn_bf16 {
     const struct sn_bf16_products *set; /* NULL: multiply in fp32 */
-    int64_t d, deep, wide;              /* d; to whole steps; to whole strips of columns */
+    int64_t deep, wide;                 /* d to whole steps; to whole strips of columns */
+    int64_t deep_v, wide_v;             /* of v, o and do */
     int64_t queries, keys;              /* of a block */
 };
 
 static inline struct sn_attn_bf16 sn_attn_bf16_of(const struct sn_args *a, int bf16_inputs)
 {
-    struct sn_attn_bf16 f = {.set = SN_K(sn_bf16), .d = a->attr.attention.head_dim};
+    struct sn_attn_bf16 f = {.set = SN_K(sn_bf16)};
+    int64_t d = a->attr.attention.head_dim, e = sn_v_dim(&a->attr.attention);
     for (int i = 0; i < SN_MAX_IN; i++)
         if (bf16_inputs >> i & 1 && a->in[i].dtype != SN_BF16)
             f.set = NULL;
     if (!f.set)
         return f;
-    f.deep = sn_bf16_depth(f.set, f.d);
-    f.wide = sn_round_up(f.d, f.set->cols);
+    f.deep = sn_bf16_depth(f.set, d);
+    f.wide = sn_round_up(d, f.set->cols);
+    f.deep_v = sn_bf16_depth(f.set, e);
+    f.wide_v = sn_round_up(e, f.set->cols);
     f.queries = f.set->rows;
     while (f.queries < 48 || f.queries % f.set->step || f.queries % SN_STEP)
         f.queries += f.set->rows;
@@ -147,10 +151,10 @@ static inline uint16_t *sn_take_bf16(float *base, int64_t *used, int64_t n)
     return (uint16_t *)(void *)sn_take(base, used, (n + 1) / 2);
 }
 
-/* Row stride of fp32 sums: whole tiles, off the powers of two. */
-static inline int64_t sn_attn_stride(const struct sn_attn_bf16 *f)
+/* Row stride of fp32 sums of so many columns: whole tiles, off the powers of two. */
+static inline int64_t sn_attn_stride(int64_t wide)
 {
-    return f->wide + SN_VL;
+    return wide + SN_VL;
 }
 
 /* ATTENTION_DX where sn_attn_bf16_of() has a set. */

@@ -9,7 +9,7 @@
  * A thread takes a whole kv head of a sample: its query heads one after another, each passing all
  * its queries by one packed block of keys after another. Sums have one order whatever the number
  * of threads, so results are bit-identical; no two threads write the same gradient. Scratch is
- * five heads of one sample in fp32 (5 S d floats) and a few blocks; each run has its own place
+ * five heads of one sample in fp32 (S (3 d + 2 e) floats, e of a head of v) and a few blocks; each run has its own place
  * there, whole blocks long, because products spill into the rows that round it up.
  *
  * Where products are of bf16, attention_dx_bf16.c computes the same.
@@ -22,6 +22,7 @@
 struct job {
     const struct sn_args *a;
     int64_t rows, d, ld, heads, kv_heads, group; /* rows of a sample here */
+    int64_t e, ldv;                              /* of v, o and do */
     struct sn_runs queries, keys;
     int64_t samples, place; /* place: rows of scratch for a run */
     struct sn_mask mask;
@@ -29,7 +30,7 @@ struct job {
 };
 
 struct work {
-    float *q, *g, *dq, *dk, *dv; /* a place for each run, x ld; q is scaled, g is do */
+    float *q, *g, *dq, *dk, *dv; /* a place for each run, x ld or ldv; q is scaled, g is do */
     float *lse, *delta;          /* a place for each run */
     float *k, *kt, *vt;          /* one block: rows, transposed panels */
     float *p, *ds, *factor;      /* SN_BQ x SN_KEYS twice; SN_BK */
@@ -48,6 +49,7 @@ static struct job job_of(const struct sn_args *a)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
+                    .e = sn_v_dim(&t->attention),
                     .heads = t->attention.heads,
                     .mask = sn_mask_of(t, &a->in[SN_ATTENTION_DX_STARTS])};
     j.queries = sn_runs_of(t, t->position.context_rank);
@@ -55,6 +57,7 @@ static struct job job_of(const struct sn_args *a)
     j.place = sn_round_up(j.queries.run[0].n, SN_BK);
     j.kv_heads = t->attention.kv_heads;
     j.ld = sn_head_stride(j.d);
+    j.ldv = sn_head_stride(j.e);
     j.group = t->attention.heads / t->attention.kv_heads;
     j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
     return j;
@@ -62,17 +65,17 @@ static struct job job_of(const struct sn_args *a)
 
 static int64_t layout(const struct job *j, float *base, struct work *w)
 {
-    int64_t used = 0, rows = j->queries.count * j->place;
+    int64_t used = 0, rows = j->queries.count * j->place, wider = j->ld > j->ldv ? j->ld : j->ldv;
     w->q = sn_take(base, &used, rows * j->ld);
-    w->g = sn_take(base, &used, rows * j->ld);
-    w->dq = sn_take(base, &used, rows * j->ld);
+    w->g = sn_take(base, &used, rows * j->ldv);
+    w->dq = sn_take(base, &used, rows * wider); /* where o comes by first */
     w->dk = sn_take(base, &used, rows * j->ld);
-    w->dv = sn_take(base, &used, rows * j->ld);
+    w->dv = sn_take(base, &used, rows * j->ldv);
     w->lse = sn_take(base, &used, rows);
     w->delta = sn_take(base, &used, rows);
-    w->k = sn_take(base, &used, SN_BK * j->ld);
+    w->k = sn_take(base, &used, SN_BK * wider); /* and v */
     w->kt = sn_take(base, &used, SN_BK * j->d);
-    w->vt = sn_take(base, &used, SN_BK * j->d);
+    w->vt = sn_take(base, &used, SN_BK * j->e);
     w->p = sn_take(base, &used, SN_BQ * SN_KEYS);
     w->ds = sn_take(base, &used, SN_BQ * SN_KEYS);
     w->factor = sn_take(base, &used, sn_attn_factors(SN_BK));
@@ -127,29 +130,35 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                 .visible = sn_visible(SN_COLS, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&scores);
-    scores.a = w->g + i0 * j->ld;
+    scores.depth = j->e;
+    scores.a = w->g + i0 * j->ldv;
+    scores.a_row = j->ldv;
     scores.b = w->vt;
+    scores.b_panel = j->e * SN_PANEL;
     scores.c = w->ds;
     SN_K(sn_product)(&scores);
     block_rows(j, w, q, k);
     struct sn_product by_key = {.rows = k->n,
-                                .cols = j->d,
+                                .cols = j->e,
                                 .depth = n,
                                 .a = w->p,
                                 .a_row = 1,
                                 .a_step = SN_KEYS,
-                                .b = w->g + i0 * j->ld,
-                                .b_step = j->ld,
+                                .b = w->g + i0 * j->ldv,
+                                .b_step = j->ldv,
                                 .b_panel = SN_PANEL,
-                                .c = w->dv + k0 * j->ld,
-                                .c_row = j->ld,
+                                .c = w->dv + k0 * j->ldv,
+                                .c_row = j->ldv,
                                 .add = true,
                                 .visible = sn_visible(SN_SINCE, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&by_key);
+    by_key.cols = j->d;
     by_key.a = w->ds;
     by_key.b = w->q + i0 * j->ld;
+    by_key.b_step = j->ld;
     by_key.c = w->dk + k0 * j->ld;
+    by_key.c_row = j->ld;
     SN_K(sn_product)(&by_key);
     struct sn_product by_query = {.rows = n,
                                   .cols = j->d,
@@ -168,26 +177,27 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
     SN_K(sn_product)(&by_query);
 }
 
-/* The rows of a run, of a query head or a kv head. */
-static struct sn_head rows_of(const struct job *j, const struct work *w, int64_t head,
-                              const struct sn_mat *x, const struct sn_run *run)
+/* The rows of a run, of a query head or a kv head of d columns. */
+static struct sn_head rows_of(const struct sn_mat *x, int64_t first, const struct sn_run *run,
+                              int64_t head, int64_t d)
 {
-    return (struct sn_head){x, w->sample * j->rows + run->row, run->n, head * j->d, j->d};
+    return (struct sn_head){x, first + run->row, run->n, head * d, d};
 }
 
 /* q (scaled), do, lse and delta of a run of the current head. */
 static void load_run(const struct job *j, struct work *w, const struct sn_run *run, int64_t place)
 {
     const struct sn_mat *in = j->a->in;
-    struct sn_head q = rows_of(j, w, w->head, &in[0], run), o = rows_of(j, w, w->head, &in[3], run);
-    struct sn_head g = rows_of(j, w, w->head, &in[4], run);
-    int64_t padded = sn_round_up(run->n, SN_AR);
-    float *dq = w->dq + place * j->ld, *do_ = w->g + place * j->ld;
+    int64_t first = w->sample * j->rows, head = w->head, padded = sn_round_up(run->n, SN_AR);
+    struct sn_head q = rows_of(&in[SN_ATTENTION_DX_Q], first, run, head, j->d),
+                   o = rows_of(&in[SN_ATTENTION_DX_O], first, run, head, j->e),
+                   g = rows_of(&in[SN_ATTENTION_DX_DO], first, run, head, j->e);
+    float *sums = w->dq + place * (j->ld > j->ldv ? j->ld : j->ldv), *do_ = w->g + place * j->ldv;
     sn_head_load(&q, j->a->attr.attention.scale, padded, w->q + place * j->ld, j->ld);
-    sn_head_load(&g, 1.0f, padded, do_, j->ld);
-    sn_head_load(&o, 1.0f, padded, dq, j->ld);
+    sn_head_load(&g, 1.0f, padded, do_, j->ldv);
+    sn_head_load(&o, 1.0f, padded, sums, j->ldv);
     for (int64_t i = 0; i < run->n; i++) {
-        w->delta[place + i] = SN_K(sn_attention_dot)(dq + i * j->ld, do_ + i * j->ld, j->d);
+        w->delta[place + i] = SN_K(sn_attention_dot)(sums + i * j->ldv, do_ + i * j->ldv, j->e);
         w->lse[place + i] = ((const float *)sn_mat_row(&in[5], q.first_row + i))[w->head];
     }
 }
@@ -195,11 +205,11 @@ static void load_run(const struct job *j, struct work *w, const struct sn_run *r
 static void pack(const struct job *j, struct work *w, const struct piece *keys)
 {
     int64_t row = w->sample * j->rows + keys->run->row + keys->first;
-    struct sn_head k = {&j->a->in[SN_ATTENTION_DX_K], row, keys->n, w->kv_head * j->d, j->d}, v = k;
-    v.x = &j->a->in[SN_ATTENTION_DX_V];
+    struct sn_head k = {&j->a->in[SN_ATTENTION_DX_K], row, keys->n, w->kv_head * j->d, j->d},
+                   v = {&j->a->in[SN_ATTENTION_DX_V], row, keys->n, w->kv_head * j->e, j->e};
     int64_t padded = sn_round_up(keys->n, SN_STEP);
-    sn_head_load(&v, 1.0f, padded, w->k, j->ld);
-    sn_head_transpose(w->k, j->ld, keys->n, j->d, w->vt);
+    sn_head_load(&v, 1.0f, padded, w->k, j->ldv);
+    sn_head_transpose(w->k, j->ldv, keys->n, j->e, w->vt);
     sn_head_load(&k, 1.0f, padded, w->k, j->ld);
     sn_head_transpose(w->k, j->ld, keys->n, j->d, w->kt);
 }
@@ -229,7 +239,8 @@ static void pass(const struct job *j, struct work *w, int r)
 static void store_run(const struct job *j, struct work *w, const struct sn_run *run, int64_t place)
 {
     enum sn_acc acc = j->a->acc[SN_ATTENTION_DX_DQ];
-    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[SN_ATTENTION_DX_DQ], run);
+    struct sn_head dq = rows_of(&j->a->out[SN_ATTENTION_DX_DQ], w->sample * j->rows, run, w->head,
+                                j->d);
     if (acc == SN_ADD && !sn_run_sees(run, &j->keys.run[0]))
         return;
     for (int64_t i = 0; i < run->n; i++) {
@@ -260,19 +271,20 @@ static void query_head(const struct job *j, struct work *w)
 
 static void kv_head(const struct job *j, struct work *w)
 {
-    size_t bytes = (size_t)(j->keys.count * j->place * j->ld) * sizeof(float);
-    memset(w->dk, 0, bytes);
-    memset(w->dv, 0, bytes);
+    size_t rows = (size_t)(j->keys.count * j->place);
+    memset(w->dk, 0, rows * (size_t)j->ld * sizeof(float));
+    memset(w->dv, 0, rows * (size_t)j->ldv * sizeof(float));
     for (w->head = w->kv_head * j->group; w->head < (w->kv_head + 1) * j->group; w->head++)
         query_head(j, w);
     for (int r = 0; r < j->keys.count; r++) {
-        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[SN_ATTENTION_DX_DK],
-                                    &j->keys.run[r]),
-                       dv = dk;
-        dv.x = &j->a->out[SN_ATTENTION_DX_DV];
+        const struct sn_mat *out = j->a->out;
+        const struct sn_run *run = &j->keys.run[r];
+        int64_t first = w->sample * j->rows;
+        struct sn_head dk = rows_of(&out[SN_ATTENTION_DX_DK], first, run, w->kv_head, j->d),
+                       dv = rows_of(&out[SN_ATTENTION_DX_DV], first, run, w->kv_head, j->e);
         for (int64_t i = 0; i < dk.rows; i++) {
             sn_head_put(&dk, i, j->a->acc[SN_ATTENTION_DX_DK], w->dk + (r * j->place + i) * j->ld);
-            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + (r * j->place + i) * j->ld);
+            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + (r * j->place + i) * j->ldv);
         }
     }
 }

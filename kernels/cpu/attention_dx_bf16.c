@@ -21,6 +21,7 @@ struct job {
     const struct sn_args *a;
     struct sn_attn_bf16 bf16;
     int64_t rows, d, ld, heads, kv_heads, group; /* rows of a sample here */
+    int64_t e, ldv;                              /* of v, o and do */
     struct sn_runs queries, keys;
     int64_t samples, place; /* place: keys of scratch for a run, whole blocks */
     int64_t score_row;      /* floats between the rows of a block of scores */
@@ -30,7 +31,7 @@ struct job {
 
 struct work {
     uint16_t *k, *k_across, *v;              /* a place for each run of keys; packed */
-    float *dk, *dv;                          /* the same, x ld */
+    float *dk, *dv;                          /* the same, x ld and ldv */
     uint16_t *q, *q_across, *g, *g_across;   /* a block of queries, g is do; packed */
     float *dq, *lse, *delta, *o_row, *g_row; /* of a block; of one row */
     float *p, *ds, *factor;                  /* a block of scores; of one row */
@@ -50,6 +51,7 @@ static struct job job_of(const struct sn_args *a)
     struct job j = {.a = a,
                     .rows = sn_rows_per_sample(&t->position),
                     .d = t->attention.head_dim,
+                    .e = sn_v_dim(&t->attention),
                     .heads = t->attention.heads,
                     .mask = sn_mask_of(t, &a->in[SN_ATTENTION_DX_STARTS])};
     j.bf16 = sn_attn_bf16_of(a, SN_BACKWARD_BF16);
@@ -57,7 +59,8 @@ static struct job job_of(const struct sn_args *a)
     j.keys = sn_runs_of(t, t->position.key_rank);
     j.place = sn_round_up(j.keys.run[0].n, j.bf16.keys);
     j.kv_heads = t->attention.kv_heads;
-    j.ld = sn_attn_stride(&j.bf16);
+    j.ld = sn_attn_stride(j.bf16.wide);
+    j.ldv = sn_attn_stride(j.bf16.wide_v);
     j.score_row = j.bf16.keys + SN_VL;
     j.group = t->attention.heads / t->attention.kv_heads;
     j.samples = a->in[SN_ATTENTION_DX_Q].rows / j.rows;
@@ -69,21 +72,22 @@ static int64_t layout(const struct job *j, float *base, struct work *w)
 {
     const struct sn_attn_bf16 *f = &j->bf16;
     int64_t used = 0, keys = j->keys.count * j->place, pairs = f->queries * f->keys;
-    int64_t deepest = f->deep > f->keys ? f->deep : f->keys;
+    int64_t deeper = f->deep > f->deep_v ? f->deep : f->deep_v;
+    int64_t deepest = deeper > f->keys ? deeper : f->keys;
     w->k = sn_take_bf16(base, &used, keys * f->deep);
     w->k_across = sn_take_bf16(base, &used, keys * f->wide);
-    w->v = sn_take_bf16(base, &used, keys * f->deep);
+    w->v = sn_take_bf16(base, &used, keys * f->deep_v);
     w->dk = sn_take(base, &used, keys * j->ld);
-    w->dv = sn_take(base, &used, keys * j->ld);
+    w->dv = sn_take(base, &used, keys * j->ldv);
     w->q = sn_take_bf16(base, &used, f->queries * f->deep);
     w->q_across = sn_take_bf16(base, &used, f->queries * f->wide);
-    w->g = sn_take_bf16(base, &used, f->queries * f->deep);
-    w->g_across = sn_take_bf16(base, &used, f->queries * f->wide);
+    w->g = sn_take_bf16(base, &used, f->queries * f->deep_v);
+    w->g_across = sn_take_bf16(base, &used, f->queries * f->wide_v);
     w->dq = sn_take(base, &used, f->queries * j->ld);
     w->lse = sn_take(base, &used, f->queries);
     w->delta = sn_take(base, &used, f->queries);
-    w->o_row = sn_take(base, &used, j->d);
-    w->g_row = sn_take(base, &used, j->d);
+    w->o_row = sn_take(base, &used, j->e);
+    w->g_row = sn_take(base, &used, j->e);
     w->p = sn_take(base, &used, f->queries * j->score_row);
     w->ds = sn_take(base, &used, f->queries * j->score_row);
     w->factor = sn_take(base, &used, sn_attn_factors(f->keys));
@@ -105,12 +109,11 @@ static int64_t place_of(const struct job *j, const struct piece *k)
     return k->r * j->place + k->first;
 }
 
-/* The rows of a piece, of a query head or a kv head. */
-static struct sn_head rows_of(const struct job *j, const struct work *w, int64_t head,
-                              const struct sn_mat *x, const struct piece *p)
+/* The rows of a piece, of a query head or a kv head of d columns; `first`: of the sample. */
+static struct sn_head rows_of(const struct sn_mat *x, int64_t first, const struct piece *p,
+                              int64_t head, int64_t d)
 {
-    int64_t row = w->sample * j->rows + p->run->row + p->first;
-    return (struct sn_head){x, row, p->n, head * j->d, j->d};
+    return (struct sn_head){x, first + p->run->row + p->first, p->n, head * d, d};
 }
 
 /* Scores and do.v of a block become p and ds, and both are rounded. */
@@ -181,23 +184,26 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                      .visible = sn_visible(SN_COLS, diag, k->n),
                                      .diag = diag};
     SN_K(sn_product_bf16)(f, &scores);
-    scores.a = sn_attn_packed(f, w->g, f->deep);
-    scores.b = w->v + at * f->deep;
+    scores.depth = j->e;
+    scores.a = sn_attn_packed(f, w->g, f->deep_v);
+    scores.b = w->v + at * f->deep_v;
     scores.c = w->ds;
     SN_K(sn_product_bf16)(f, &scores);
     block_rows(j, w, q, k);
     struct sn_product_bf16 sums = {.rows = k->n,
-                                   .cols = j->d,
+                                   .cols = j->e,
                                    .depth = q->n,
                                    .b = w->g_across,
-                                   .c = w->dv + at * j->ld,
-                                   .c_row = j->ld,
+                                   .c = w->dv + at * j->ldv,
+                                   .c_row = j->ldv,
                                    .add = true,
                                    .visible = sn_visible(SN_SINCE, diag, k->n),
                                    .diag = diag};
     add_by_key(j, w, w->p16, &sums);
+    sums.cols = j->d;
     sums.b = w->q_across;
     sums.c = w->dk + at * j->ld;
+    sums.c_row = j->ld;
     add_by_key(j, w, w->ds16, &sums);
     sums.rows = q->n;
     sums.depth = k->n;
@@ -213,16 +219,18 @@ static void load_queries(const struct job *j, struct work *w, const struct piece
 {
     const struct sn_mat *in = j->a->in;
     const struct sn_attn_bf16 *f = &j->bf16;
-    struct sn_head q = rows_of(j, w, w->head, &in[0], p), o = rows_of(j, w, w->head, &in[3], p);
-    struct sn_head g = rows_of(j, w, w->head, &in[4], p);
+    int64_t first = w->sample * j->rows;
+    struct sn_head q = rows_of(&in[SN_ATTENTION_DX_Q], first, p, w->head, j->d),
+                   o = rows_of(&in[SN_ATTENTION_DX_O], first, p, w->head, j->e),
+                   g = rows_of(&in[SN_ATTENTION_DX_DO], first, p, w->head, j->e);
     sn_attn_pack(f, &(struct sn_attn_operand){&q, false, false}, w->line, w->q);
     sn_attn_pack(f, &(struct sn_attn_operand){&q, true, true}, w->line, w->q_across);
     sn_attn_pack(f, &(struct sn_attn_operand){&g, false, false}, w->line, w->g);
     sn_attn_pack(f, &(struct sn_attn_operand){&g, true, true}, w->line, w->g_across);
     for (int64_t i = 0; i < p->n; i++) {
-        sn_row_load(w->o_row, sn_head_row(&o, i), o.x->dtype, j->d);
-        sn_row_load(w->g_row, sn_head_row(&g, i), g.x->dtype, j->d);
-        w->delta[i] = SN_K(sn_attention_dot)(w->o_row, w->g_row, j->d);
+        sn_row_load(w->o_row, sn_head_row(&o, i), o.x->dtype, j->e);
+        sn_row_load(w->g_row, sn_head_row(&g, i), g.x->dtype, j->e);
+        w->delta[i] = SN_K(sn_attention_dot)(w->o_row, w->g_row, j->e);
         w->lse[i] = ((const float *)sn_mat_row(&in[5], q.first_row + i))[w->head];
     }
     memset(w->dq, 0, (size_t)(f->queries * j->ld) * sizeof(float));
@@ -238,7 +246,8 @@ static void scale_row(const struct job *j, float *restrict row)
 /* A block that sees none of the keys has dq = 0 here, and adding that is left out. */
 static void store_queries(const struct job *j, struct work *w, const struct piece *q, bool sees)
 {
-    struct sn_head dq = rows_of(j, w, w->head, &j->a->out[SN_ATTENTION_DX_DQ], q);
+    struct sn_head dq = rows_of(&j->a->out[SN_ATTENTION_DX_DQ], w->sample * j->rows, q, w->head,
+                                j->d);
     for (int64_t i = 0; i < q->n && (sees || j->a->acc[SN_ATTENTION_DX_DQ] == SN_WRITE); i++) {
         scale_row(j, w->dq + i * j->ld);
         sn_head_put(&dq, i, j->a->acc[SN_ATTENTION_DX_DQ], w->dq + i * j->ld);
@@ -285,15 +294,16 @@ static void pack_keys(const struct job *j, struct work *w)
         struct piece p = {&j->keys.run[r], r, 0, 0};
         for (; p.first < p.run->n; p.first += f->keys) {
             p.n = p.run->n - p.first < f->keys ? p.run->n - p.first : f->keys;
-            struct sn_head k = rows_of(j, w, w->kv_head, &j->a->in[SN_ATTENTION_DX_K], &p), v = k;
-            int64_t at = place_of(j, &p);
-            v.x = &j->a->in[SN_ATTENTION_DX_V];
+            int64_t at = place_of(j, &p), first = w->sample * j->rows;
+            const struct sn_mat *in = j->a->in;
+            struct sn_head k = rows_of(&in[SN_ATTENTION_DX_K], first, &p, w->kv_head, j->d),
+                           v = rows_of(&in[SN_ATTENTION_DX_V], first, &p, w->kv_head, j->e);
             sn_attn_pack(f, &(struct sn_attn_operand){&k, true, false}, w->line,
                          w->k + at * f->deep);
             sn_attn_pack(f, &(struct sn_attn_operand){&k, true, true}, w->line,
                          w->k_across + at * f->wide);
             sn_attn_pack(f, &(struct sn_attn_operand){&v, true, false}, w->line,
-                         w->v + at * f->deep);
+                         w->v + at * f->deep_v);
         }
     }
 }
@@ -302,22 +312,24 @@ static void store_keys(const struct job *j, struct work *w)
 {
     for (int r = 0; r < j->keys.count; r++) {
         struct piece p = {&j->keys.run[r], r, 0, j->keys.run[r].n};
-        struct sn_head dk = rows_of(j, w, w->kv_head, &j->a->out[SN_ATTENTION_DX_DK], &p), dv = dk;
-        dv.x = &j->a->out[SN_ATTENTION_DX_DV];
+        const struct sn_mat *out = j->a->out;
+        int64_t first = w->sample * j->rows;
+        struct sn_head dk = rows_of(&out[SN_ATTENTION_DX_DK], first, &p, w->kv_head, j->d),
+                       dv = rows_of(&out[SN_ATTENTION_DX_DV], first, &p, w->kv_head, j->e);
         for (int64_t i = 0; i < dk.rows; i++) {
-            int64_t at = (place_of(j, &p) + i) * j->ld;
-            scale_row(j, w->dk + at);
-            sn_head_put(&dk, i, j->a->acc[SN_ATTENTION_DX_DK], w->dk + at);
-            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + at);
+            int64_t at = place_of(j, &p) + i;
+            scale_row(j, w->dk + at * j->ld);
+            sn_head_put(&dk, i, j->a->acc[SN_ATTENTION_DX_DK], w->dk + at * j->ld);
+            sn_head_put(&dv, i, j->a->acc[SN_ATTENTION_DX_DV], w->dv + at * j->ldv);
         }
     }
 }
 
 static void kv_head(const struct job *j, struct work *w)
 {
-    size_t bytes = (size_t)(j->keys.count * j->place * j->ld) * sizeof(float);
-    memset(w->dk, 0, bytes);
-    memset(w->dv, 0, bytes);
+    size_t keys = (size_t)(j->keys.count * j->place);
+    memset(w->dk, 0, keys * (size_t)j->ld * sizeof(float));
+    memset(w->dv, 0, keys * (size_t)j->ldv * sizeof(float));
     pack_keys(j, w);
     for (w->head = w->kv_head * j->group; w->head < (w->kv_head + 1) * j->group; w->head++) {
         for (int r = 0; r < j->queries.count; r++) {

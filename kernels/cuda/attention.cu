@@ -5,7 +5,8 @@
 #include "kernels/cuda/attention_cudnn.cuh"
 #include "kernels/cuda/ops.cuh"
 
-/* Masks other than the causal one, and caps, are those of the tile kernels. */
+/* Masks other than the causal one, caps, and values of another width than keys are those of the tile
+ * kernels. */
 static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_args *a,
                                      bool is_backward)
 {
@@ -22,7 +23,8 @@ static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_a
         return SN_ATTN_SIMT;
     enum sn_attn_family f = sn_attn_family_of(cx->device.arch, cx->device.shared_per_block, t,
                                               a->attr.attention.head_dim, aligned);
-    if (f == SN_ATTN_MMA && sn_attn_is_masked(a, is_backward))
+    struct sn_attn_heads w = sn_attn_heads_of(a);
+    if (f == SN_ATTN_MMA && (w.d != w.e || sn_attn_is_masked(a, is_backward)))
         return t == SN_F16 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
     return f;
 }
@@ -74,7 +76,7 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 template <class A>
 static int put_rows(struct sn_cuda *cx, const struct sn_args *a, struct sn_attn_row *to)
 {
-    int heads = (int)a->attr.attention.heads, d = (int)a->attr.attention.head_dim,
+    int heads = (int)a->attr.attention.heads, d = sn_attn_heads_of(a).e,
         lanes = d <= 8 * A::N ? 8 : SN_WARP;
     int64_t rows = a->in[SN_ATTENTION_DX_O].rows, at_once = SN_BLOCK / lanes;
     struct sn_shape g = sn_shape_line((rows + at_once - 1) / at_once * heads * SN_BLOCK);
@@ -139,7 +141,7 @@ SN_CUDA_OP(attention_dx)
     const struct sn_mat *m[] = {&a->in[SN_ATTENTION_DX_O], &a->in[SN_ATTENTION_DX_DO]};
     enum sn_dtype how = sn_common(m, 2);
     int rc = 0;
-    if (how != SN_NDTYPES && a->attr.attention.head_dim % (how == SN_F32 ? 4 : 8))
+    if (how != SN_NDTYPES && sn_attn_heads_of(a).e % (how == SN_F32 ? 4 : 8))
         how = SN_NDTYPES; /* a head begins between multiples of 16 bytes */
     SN_BY_TYPE(how, rc = put_rows<A>(cx, a, known))
     if (rc == 0 && a->attr.any_order) {

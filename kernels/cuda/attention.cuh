@@ -68,6 +68,7 @@ static __device__ __forceinline__ int sn_place(const struct sn_key_span &s, int 
 struct sn_attn {
     int rows; /* of a sample here, queries and keys alike */
     int heads, kv_heads, group, d;
+    int e; /* columns of a head of v and o */
     struct sn_attn_walk walk;
     int64_t all; /* rows of all samples */
     struct sn_key_span query, key;
@@ -98,11 +99,13 @@ static inline struct sn_attn sn_attn_of(const struct sn_cuda *cx, const struct s
     t.heads = a->attr.attention.heads;
     t.kv_heads = a->attr.attention.kv_heads;
     t.group = t.heads / t.kv_heads;
-    t.d = a->attr.attention.head_dim;
+    struct sn_attn_heads w = sn_attn_heads_of(a);
+    t.d = w.d;
+    t.e = w.e;
     t.all = a->in[SN_ATTENTION_Q].rows;
     int64_t samples = t.rows ? t.all / t.rows : 0;
     size_t walked =
-        sn_attn_walked(pass, t.rows, t.d, t.group, sn_dtype_size(a->in[SN_ATTENTION_Q].dtype));
+        sn_attn_walked(pass, t.rows, w, t.group, sn_dtype_size(a->in[SN_ATTENTION_Q].dtype));
     t.walk = sn_attn_walk_of(cx->device.l2_bytes, walked, sn_ceil_div(t.rows, tile),
                              samples * t.kv_heads, queries ? t.group : 1);
     t.query = sn_span_of(&a->attr, a->attr.position.context_rank);

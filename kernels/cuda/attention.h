@@ -2,7 +2,7 @@
  * attention.h - which kernels an ATTENTION takes, their tiles and their shared memory.
  *
  * Four families, from simple to fast:
- *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head width that fits
+ *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head widths that fit
  *   WMMA  the same kernels on the warp matrix functions: fp16 from sm_70 on (Volta, Turing)
  *   MMA   attention_mma*.cu, mma.sync with operands in registers: fp16 and bf16 from sm_80 on
  *   WGMMA attention_wgmma*.cu, warpgroup products on sm_90 (Hopper), in place of MMA for heads of up
@@ -24,13 +24,24 @@ enum sn_attn_pass {
 
 enum { SN_ATTN_THREADS = 128 }; /* of the tile and mma kernels */
 
+/* Columns of a head: of q and k; of v, o and do. The tile kernels alone have two. */
+struct sn_attn_heads {
+    int d, e;
+};
+
+static inline struct sn_attn_heads sn_attn_heads_of(const struct sn_args *a)
+{
+    struct sn_attn_heads w = {a->attr.attention.head_dim, (int)sn_v_dim(&a->attr.attention)};
+    return w;
+}
+
 /*
  * Tiles of the SIMT and WMMA kernels: t x t scores; rows of t in the order below, each piece at a
  * multiple of 128 bytes:
- *   operands   forward q k v, backward q k v do        t rows of sn_attn_ld(d) elements
+ *   operands   forward q k v, backward q k v do        t rows of sn_attn_ld() elements, of d or e
  *   scores     forward s, backward s dp                t rows of t + 4 floats
  *   narrow     p, dq: ds, dkv: p ds (WMMA; SIMT reads the scores)  t rows of t + 8 elements
- *   sums       forward o, dq dq, dkv dk dv             t rows of sn_attn_width(d) + 4 floats
+ *   sums       forward o, dq dq, dkv dk dv             t rows of sn_attn_width() + 4 floats
  *   row        m l, or lse delta                       t floats each
  */
 struct sn_attn_tile {
@@ -57,32 +68,34 @@ SN_BOTH size_t sn_attn_piece(size_t bytes)
 }
 
 static inline size_t sn_attn_tile_shared(enum sn_attn_family f, enum sn_attn_pass pass, int t,
-                                         int d)
+                                         struct sn_attn_heads w)
 {
     size_t element = f == SN_ATTN_WMMA ? 2 : 4, rows = (size_t)t;
-    size_t operand = sn_attn_piece(rows * (size_t)sn_attn_ld(d, (int)element) * element);
+    size_t q = sn_attn_piece(rows * (size_t)sn_attn_ld(w.d, (int)element) * element);
+    size_t v = sn_attn_piece(rows * (size_t)sn_attn_ld(w.e, (int)element) * element);
     size_t score = sn_attn_piece(rows * (rows + 4) * 4);
     size_t narrow = f == SN_ATTN_WMMA ? sn_attn_piece(rows * (rows + 8) * element) : 0;
-    size_t sum = sn_attn_piece(rows * (size_t)(sn_attn_width(d) + 4) * 4);
+    size_t sum_q = sn_attn_piece(rows * (size_t)(sn_attn_width(w.d) + 4) * 4);
+    size_t sum_v = sn_attn_piece(rows * (size_t)(sn_attn_width(w.e) + 4) * 4);
     size_t row = sn_attn_piece(rows * 4);
     switch (pass) {
     case SN_ATTN_FORWARD:
-        return 3 * operand + score + narrow + sum + 2 * row;
+        return 2 * q + v + score + narrow + sum_v + 2 * row;
     case SN_ATTN_DQ:
-        return 4 * operand + 2 * score + narrow + sum + 2 * row;
+        return 2 * q + 2 * v + 2 * score + narrow + sum_q + 2 * row;
     default:
-        return 4 * operand + 2 * score + 2 * narrow + 2 * sum + 2 * row;
+        return 2 * q + 2 * v + 2 * score + 2 * narrow + sum_q + sum_v + 2 * row;
     }
 }
 
 /* The largest tile that fits `most` bytes; family NONE when none does. */
 static inline struct sn_attn_tile sn_attn_tile_of(enum sn_attn_family f, enum sn_attn_pass pass,
-                                                  int d, size_t most)
+                                                  struct sn_attn_heads w, size_t most)
 {
     struct sn_attn_tile g = {f, 64, 0};
     int least = f == SN_ATTN_WMMA ? 16 : 8;
     for (; g.t >= least; g.t /= 2) {
-        g.shared = sn_attn_tile_shared(f, pass, g.t, d);
+        g.shared = sn_attn_tile_shared(f, pass, g.t, w);
         if (g.shared <= most)
             return g;
     }
@@ -210,10 +223,10 @@ struct sn_attn_step {
 };
 
 /* Bytes that the tiles of a kv head of one sample, and of the `heads` that share it, walk. */
-static inline size_t sn_attn_walked(enum sn_attn_pass pass, int64_t rows, int d, int heads,
-                                    size_t element)
+static inline size_t sn_attn_walked(enum sn_attn_pass pass, int64_t rows, struct sn_attn_heads w,
+                                    int heads, size_t element)
 {
-    size_t row = 2 * (size_t)d * element, sums = (size_t)d * sizeof(float);
+    size_t row = (size_t)(w.d + w.e) * element, sums = (size_t)w.d * sizeof(float);
     if (pass == SN_ATTN_DKV || pass == SN_ATTN_ONCE)
         row = (size_t)heads * (row + sizeof(struct sn_attn_row));
     if (pass == SN_ATTN_ONCE) /* dq's sums are added to in L2 */

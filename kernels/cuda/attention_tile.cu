@@ -19,15 +19,16 @@ template <class V> static __device__ __forceinline__ V *take(unsigned char **at,
     return p;
 }
 
-/* rows x d elements of x from (row, col) on, to tile rows of `width` columns; zeros beyond. */
+/* rows x d elements of head `head` of x from a row on, to a tile of `tile` rows; zeros beyond. */
 template <class E>
-static __device__ void load(E *to, const struct sn_attn &t, const struct sn_mat &x, int64_t row,
-                            int rows, int64_t col, int tile)
+static __device__ void load(E *to, int d, const struct sn_mat &x, int64_t row, int rows, int head,
+                            int tile)
 {
-    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    int width = sn_attn_width(d), ld = sn_attn_ld(d, (int)sizeof(E));
+    int64_t col = (int64_t)head * d;
     for (int i = (int)threadIdx.x; i < tile * width; i += (int)blockDim.x) {
         int r = i / width, c = i % width;
-        bool there = r < rows && c < t.d;
+        bool there = r < rows && c < d;
         sn_narrow(to + r * ld + c, there ? sn_element(x, row + r, col + c) : 0.0f);
     }
 }
@@ -49,18 +50,18 @@ template <class E> struct forward_room {
 };
 
 template <class Engine>
-static __device__ struct forward_room<typename Engine::element> forward_take(unsigned char *at,
-                                                                             int d, int tile) {
+static __device__ struct forward_room<typename Engine::element>
+forward_take(unsigned char *at, const struct sn_attn &t, int tile) {
     typedef typename Engine::element E;
     struct forward_room<E> w;
-    int operand = tile * sn_attn_ld(d, (int)sizeof(E));
+    int operand = tile * sn_attn_ld(t.d, (int)sizeof(E));
     w.q = take<E>(&at, operand);
     w.k = take<E>(&at, operand);
-    w.v = take<E>(&at, operand);
+    w.v = take<E>(&at, tile *sn_attn_ld(t.e, (int)sizeof(E)));
     w.s = take<float>(&at, tile *(tile + 4));
     w.ldp = Engine::TENSOR ? tile + 8 : tile + 4;
     w.p = Engine::TENSOR ? take<E>(&at, tile *w.ldp) : (E *)w.s;
-    w.o = take<float>(&at, tile *(sn_attn_width(d) + 4));
+    w.o = take<float>(&at, tile *(sn_attn_width(t.e) + 4));
     w.m = take<float>(&at, tile);
     w.l = take<float>(&at, tile);
     return w;
@@ -72,14 +73,14 @@ static __device__ void forward_start(const struct sn_args &a, const struct sn_at
                                      const struct forward_room<E> &w, int64_t row, int rows,
                                      int head, int tile)
 {
-    int width = sn_attn_width(t.d), ldo = width + 4;
+    int width = sn_attn_width(t.e), ldo = width + 4;
     bool add = a.acc[SN_ATTENTION_O] == SN_ADD;
-    load(w.q, t, a.in[SN_ATTENTION_Q], row, rows, (int64_t)head * t.d, tile);
+    load(w.q, t.d, a.in[SN_ATTENTION_Q], row, rows, head, tile);
     for (int i = (int)threadIdx.x; i < tile * width; i += (int)blockDim.x) {
         int r = i / width, c = i % width;
-        bool there = add && r < rows && c < t.d;
+        bool there = add && r < rows && c < t.e;
         w.o[r * ldo + c] =
-            there ? sn_element(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.d + c) : 0.0f;
+            there ? sn_element(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.e + c) : 0.0f;
     }
     for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
         const float *lse = (const float *)a.out[SN_ATTENTION_LSE].p +
@@ -128,7 +129,7 @@ static __device__ void soften(const struct sn_attn &t, const struct forward_room
                               struct sn_attn_mask &mask, int r, const struct asking &ask, int j0,
                               int keys, int tile)
 {
-    int lane = (int)threadIdx.x % SN_WARP, width = sn_attn_width(t.d);
+    int lane = (int)threadIdx.x % SN_WARP, width = sn_attn_width(t.e);
     float x[2], old = w.m[r], l = w.l[r], top = old, sum = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -164,15 +165,15 @@ static __device__ void forward_finish(const struct sn_args &a, const struct sn_a
                                       const struct forward_room<E> &w, int64_t sample, int i0,
                                       int rows, int head)
 {
-    int ldo = sn_attn_width(t.d) + 4;
+    int ldo = sn_attn_width(t.e) + 4;
     int64_t row = sample * t.rows + i0;
-    for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
-        int r = i / t.d, c = i % t.d;
+    for (int i = (int)threadIdx.x; i < rows * t.e; i += (int)blockDim.x) {
+        int r = i / t.e, c = i % t.e;
         bool blind = sn_at(t.key, 0) > sn_at(t.query, i0 + r);
         if (blind && a.acc[SN_ATTENTION_O] == SN_ADD)
             continue;
         float l = w.l[r], y[1] = {w.o[r * ldo + c] * (l == 0.0f ? 0.0f : 1.0f / l)};
-        sn_any::store(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.d + c, y);
+        sn_any::store(a.out[SN_ATTENTION_O], row + r, (int64_t)head * t.e + c, y);
         if (c == 0)
             ((float *)a.out[SN_ATTENTION_LSE].p)[(row + r) * a.out[SN_ATTENTION_LSE].ld + head] =
                 l == 0.0f ? -INFINITY : w.m[r] + logf(l);
@@ -186,11 +187,12 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
     struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
-    struct forward_room<E> w = forward_take<Engine>(shared, t.d, tile);
+    struct forward_room<E> w = forward_take<Engine>(shared, t, tile);
     struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
     int i0 = b.tile * tile, rows = t.rows - i0 < tile ? t.rows - i0 : tile;
-    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
-    int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
+    int width = sn_attn_width(t.e), ld = sn_attn_ld(t.d, (int)sizeof(E));
+    int kv_head = b.head / t.group;
+    int64_t first = b.sample * t.rows;
     forward_start(a, t, w, first + i0, rows, b.head, tile);
     int last = sn_at(t.query, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
@@ -198,11 +200,12 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
         if (are_past(t, b.sample, i0, j0 + keys - 1))
             continue;
         __syncthreads();
-        load(w.k, t, a.in[SN_ATTENTION_K], first + j0, keys, col, tile);
-        load(w.v, t, a.in[SN_ATTENTION_V], first + j0, keys, col, tile);
+        load(w.k, t.d, a.in[SN_ATTENTION_K], first + j0, keys, kv_head, tile);
+        load(w.v, t.e, a.in[SN_ATTENTION_V], first + j0, keys, kv_head, tile);
         __syncthreads();
-        sn_operand<E> q = {w.q, ld, false}, k = {w.k, ld, true}, v = {w.v, ld, false};
-        Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
+        sn_operand<E> q = {w.q, ld, false}, k = {w.k, ld, true};
+        sn_operand<E> v = {w.v, sn_attn_ld(t.e, (int)sizeof(E)), false};
+        Engine::product(w.s, tile + 4, tile, tile, sn_attn_width(t.d), q, k, false);
         __syncthreads();
         for (int r = (int)threadIdx.x / SN_WARP; r < tile; r += SN_ATTN_THREADS / SN_WARP)
             soften(t, w, mask, r, asking_of(t, b.sample, i0 + r, r < rows), j0, keys, tile);
@@ -227,21 +230,22 @@ template <class E> struct backward_room {
 
 template <class Engine>
 static __device__ struct backward_room<typename Engine::element>
-backward_take(unsigned char *at, int d, int tile, bool keys) {
+backward_take(unsigned char *at, const struct sn_attn &t, int tile, bool keys) {
     typedef typename Engine::element E;
     struct backward_room<E> w;
-    int operand = tile * sn_attn_ld(d, (int)sizeof(E)), sum = tile * (sn_attn_width(d) + 4);
-    w.q = take<E>(&at, operand);
-    w.k = take<E>(&at, operand);
-    w.v = take<E>(&at, operand);
-    w.g = take<E>(&at, operand);
+    int of_q = tile * sn_attn_ld(t.d, (int)sizeof(E));
+    int of_v = tile * sn_attn_ld(t.e, (int)sizeof(E));
+    w.q = take<E>(&at, of_q);
+    w.k = take<E>(&at, of_q);
+    w.v = take<E>(&at, of_v);
+    w.g = take<E>(&at, of_v);
     w.s = take<float>(&at, tile *(tile + 4));
     w.dp = take<float>(&at, tile *(tile + 4));
     w.ldp = Engine::TENSOR ? tile + 8 : tile + 4;
     w.ds = Engine::TENSOR ? take<E>(&at, tile *w.ldp) : (E *)w.dp;
     w.p = !Engine::TENSOR ? (E *)w.s : keys ? take<E>(&at, tile *w.ldp) : NULL;
-    w.sum[0] = take<float>(&at, sum);
-    w.sum[1] = keys ? take<float>(&at, sum) : NULL;
+    w.sum[0] = take<float>(&at, tile *(sn_attn_width(t.d) + 4));
+    w.sum[1] = keys ? take<float>(&at, tile *(sn_attn_width(t.e) + 4)) : NULL;
     w.lse = take<float>(&at, tile);
     w.delta = take<float>(&at, tile);
     return w;
@@ -253,8 +257,8 @@ static __device__ void
 load_queries(const struct sn_args &a, const struct sn_attn &t, const struct backward_room<E> &w,
              const struct sn_attn_row *known, int64_t row, int rows, int head, int tile)
 {
-    load(w.q, t, a.in[SN_ATTENTION_DX_Q], row, rows, (int64_t)head * t.d, tile);
-    load(w.g, t, a.in[SN_ATTENTION_DX_DO], row, rows, (int64_t)head * t.d, tile);
+    load(w.q, t.d, a.in[SN_ATTENTION_DX_Q], row, rows, head, tile);
+    load(w.g, t.e, a.in[SN_ATTENTION_DX_DO], row, rows, head, tile);
     for (int r = (int)threadIdx.x; r < tile; r += (int)blockDim.x) {
         w.lse[r] = r < rows ? ((const float *)a.in[SN_ATTENTION_DX_LSE]
                                    .p)[(row + r) * a.in[SN_ATTENTION_DX_LSE].ld + head]
@@ -295,12 +299,12 @@ scores(const struct sn_attn &t, const struct backward_room<typename Engine::elem
        struct sn_attn_mask &mask, int64_t sample, int i0, int rows, int j0, int keys, int tile)
 {
     typedef typename Engine::element E;
-    int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
-    sn_operand<E> q = {w.q, ld, false}, g = {w.g, ld, false};
-    sn_operand<E> k = {w.k, ld, true}, v = {w.v, ld, true};
+    int ld = sn_attn_ld(t.d, (int)sizeof(E)), ldv = sn_attn_ld(t.e, (int)sizeof(E));
+    sn_operand<E> q = {w.q, ld, false}, g = {w.g, ldv, false};
+    sn_operand<E> k = {w.k, ld, true}, v = {w.v, ldv, true};
     __syncthreads();
-    Engine::product(w.s, tile + 4, tile, tile, width, q, k, false);
-    Engine::product(w.dp, tile + 4, tile, tile, width, g, v, false);
+    Engine::product(w.s, tile + 4, tile, tile, sn_attn_width(t.d), q, k, false);
+    Engine::product(w.dp, tile + 4, tile, tile, sn_attn_width(t.e), g, v, false);
     __syncthreads();
     gradients(t, w, mask, sample, i0, rows, j0, keys, tile);
     __syncthreads();
@@ -314,11 +318,12 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
     struct sn_attn_block b = sn_attn_block_of(t, t.heads, true);
-    struct backward_room<E> w = backward_take<Engine>(shared, t.d, tile, false);
+    struct backward_room<E> w = backward_take<Engine>(shared, t, tile, false);
     struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, b.head);
     int i0 = b.tile * tile, rows = t.rows - i0 < tile ? t.rows - i0 : tile;
     int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
-    int64_t first = b.sample * t.rows, col = (int64_t)(b.head / t.group) * t.d;
+    int kv_head = b.head / t.group;
+    int64_t first = b.sample * t.rows;
     load_queries(a, t, w, known, first + i0, rows, b.head, tile);
     clear(w.sum[0], tile * (width + 4));
     int last = sn_at(t.query, i0 + rows - 1);
@@ -327,8 +332,8 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
         if (are_past(t, b.sample, i0, j0 + keys - 1))
             continue;
         __syncthreads();
-        load(w.k, t, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, tile);
-        load(w.v, t, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, tile);
+        load(w.k, t.d, a.in[SN_ATTENTION_DX_K], first + j0, keys, kv_head, tile);
+        load(w.v, t.e, a.in[SN_ATTENTION_DX_V], first + j0, keys, kv_head, tile);
         scores<Engine>(t, w, mask, b.sample, i0, rows, j0, keys, tile);
         sn_operand<E> ds = {w.ds, w.ldp, false}, k = {w.k, ld, false};
         Engine::product(w.sum[0], width + 4, tile, width, tile, ds, k, true);
@@ -376,14 +381,15 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     typedef typename Engine::element E;
     SN_DYNAMIC_SHARED(shared);
     struct sn_attn_block b = sn_attn_block_of(t, t.kv_heads, false);
-    struct backward_room<E> w = backward_take<Engine>(shared, t.d, tile, true);
+    struct backward_room<E> w = backward_take<Engine>(shared, t, tile, true);
     int j0 = b.tile * tile, keys = t.rows - j0 < tile ? t.rows - j0 : tile;
     int width = sn_attn_width(t.d), ld = sn_attn_ld(t.d, (int)sizeof(E));
-    int64_t first = b.sample * t.rows, col = (int64_t)b.head * t.d;
-    load(w.k, t, a.in[SN_ATTENTION_DX_K], first + j0, keys, col, tile);
-    load(w.v, t, a.in[SN_ATTENTION_DX_V], first + j0, keys, col, tile);
+    int width_v = sn_attn_width(t.e), ldv = sn_attn_ld(t.e, (int)sizeof(E));
+    int64_t first = b.sample * t.rows;
+    load(w.k, t.d, a.in[SN_ATTENTION_DX_K], first + j0, keys, b.head, tile);
+    load(w.v, t.e, a.in[SN_ATTENTION_DX_V], first + j0, keys, b.head, tile);
     clear(w.sum[0], tile * (width + 4));
-    clear(w.sum[1], tile * (width + 4));
+    clear(w.sum[1], tile * (width_v + 4));
     for (int head = b.head * t.group; head < (b.head + 1) * t.group; head++) {
         struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, head);
         for (int i0 = 0; i0 < t.rows; i0 += tile) {
@@ -395,20 +401,23 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
             load_queries(a, t, w, known, first + i0, rows, head, tile);
             scores<Engine>(t, w, mask, b.sample, i0, rows, j0, keys, tile);
             sn_operand<E> ds = {w.ds, w.ldp, true}, q = {w.q, ld, false};
-            sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ld, false};
+            sn_operand<E> p = {w.p, w.ldp, true}, g = {w.g, ldv, false};
             Engine::product(w.sum[0], width + 4, tile, width, tile, ds, q, true);
-            Engine::product(w.sum[1], width + 4, tile, width, tile, p, g, true);
+            Engine::product(w.sum[1], width_v + 4, tile, width_v, tile, p, g, true);
             if constexpr (ONCE)
                 add_queries<Engine>(t, w, dq, first + i0, rows, head, tile);
         }
     }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < keys * t.d; i += (int)blockDim.x) {
-        int r = i / t.d, c = i % t.d, at = r * (width + 4) + c;
-        sn_attn_put(a.out[SN_ATTENTION_DX_DK], a.acc[SN_ATTENTION_DX_DK], first + j0 + r, col + c,
-                    w.sum[0][at] * t.scale);
-        sn_attn_put(a.out[SN_ATTENTION_DX_DV], a.acc[SN_ATTENTION_DX_DV], first + j0 + r, col + c,
-                    w.sum[1][at]);
+        int r = i / t.d, c = i % t.d;
+        sn_attn_put(a.out[SN_ATTENTION_DX_DK], a.acc[SN_ATTENTION_DX_DK], first + j0 + r,
+                    (int64_t)b.head * t.d + c, w.sum[0][r * (width + 4) + c] * t.scale);
+    }
+    for (int i = (int)threadIdx.x; i < keys * t.e; i += (int)blockDim.x) {
+        int r = i / t.e, c = i % t.e;
+        sn_attn_put(a.out[SN_ATTENTION_DX_DV], a.acc[SN_ATTENTION_DX_DV], first + j0 + r,
+                    (int64_t)b.head * t.e + c, w.sum[1][r * (width_v + 4) + c]);
     }
 }
 
@@ -423,17 +432,17 @@ static int too_wide(struct sn_cuda *cx)
 
 /* WMMA where its tiles fit, else SIMT, whose tiles may be smaller. */
 static struct sn_attn_tile pick(struct sn_cuda *cx, enum sn_attn_family f, enum sn_attn_pass pass,
-                                int d)
+                                struct sn_attn_heads w)
 {
-    struct sn_attn_tile g = sn_attn_tile_of(f, pass, d, cx->device.shared_per_block);
+    struct sn_attn_tile g = sn_attn_tile_of(f, pass, w, cx->device.shared_per_block);
     if (g.family == SN_ATTN_NONE)
-        g = sn_attn_tile_of(SN_ATTN_SIMT, pass, d, cx->device.shared_per_block);
+        g = sn_attn_tile_of(SN_ATTN_SIMT, pass, w, cx->device.shared_per_block);
     return g;
 }
 
 int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f)
 {
-    struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, a->attr.attention.head_dim);
+    struct sn_attn_tile g = pick(cx, f, SN_ATTN_FORWARD, sn_attn_heads_of(a));
     if (g.family == SN_ATTN_NONE)
         return too_wide(cx);
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, g.t);
@@ -456,8 +465,9 @@ static int backward(struct sn_cuda *cx, const struct sn_args *a, const struct sn
 int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_attn_family f,
                           const struct sn_attn_row *known, float *dq)
 {
-    int rc = 0, d = a->attr.attention.head_dim;
-    struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, d), kv = pick(cx, f, SN_ATTN_DKV, d);
+    int rc = 0;
+    struct sn_attn_heads w = sn_attn_heads_of(a);
+    struct sn_attn_tile q = pick(cx, f, SN_ATTN_DQ, w), kv = pick(cx, f, SN_ATTN_DKV, w);
     if (q.family == SN_ATTN_NONE || kv.family == SN_ATTN_NONE)
         return too_wide(cx);
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_DQ, q.t);

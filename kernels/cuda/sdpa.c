@@ -57,6 +57,8 @@ const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch)
             return "its result is added to another one";
     if (t->attention.head_dim % 8 != 0 || t->attention.head_dim > SN_SDPA_WIDEST)
         return "a head has to be a multiple of 8 wide, and 128 at most";
+    if (sn_v_dim(&t->attention) != t->attention.head_dim)
+        return "heads of keys and of values have two widths";
     if (t->attention.kv_heads < 1 || t->attention.heads % t->attention.kv_heads != 0)
         return "each key needs the same number of query heads";
     if (t->position.seq < 1 || a->in[SN_ATTENTION_Q].rows == 0 ||

@@ -262,7 +262,9 @@ static struct work work_of(const struct sn_machine_device *d, const struct sn_pr
 static const struct sn_gemm_rate *head_rate(const struct sn_machine_device *d, const struct work *w,
                                             const struct sn_op *op)
 {
-    bool aligned = (size_t)op->attr.attention.head_dim * sn_dtype_size(w->dtype) % 16 == 0;
+    const struct sn_attention_attr *a = &op->attr.attention;
+    int64_t element = (int64_t)sn_dtype_size(w->dtype);
+    bool aligned = a->head_dim * element % 16 == 0 && sn_v_dim(a) * element % 16 == 0;
     return &d->gemm[aligned || d->gemm[SN_F32].peak <= 0 ? w->dtype : SN_F32];
 }
 

@@ -36,18 +36,23 @@ static double keys_of(const struct sn_op *op)
     return keys / (a->position.context > 1 ? a->position.context : 1);
 }
 
-double sn_flops_attention(const struct sn_op *op)
+/* A multiply-add for each pair of query and key, in so many columns of a head. */
+static double flops_of_pairs(const struct sn_op *op, int64_t columns)
 {
-    /* QK^T and PV are 2 multiply-adds per element and head dim. */
-    const struct sn_attr *a = &op->attr;
-    return 2.0 * (double)op->in[SN_ATTENTION_Q].rows * keys_of(op) * a->attention.heads *
-           a->attention.head_dim;
+    return (double)op->in[SN_ATTENTION_Q].rows * keys_of(op) * op->attr.attention.heads *
+           (double)columns;
 }
 
-/* Scores again, dP, dV, dQ, dK: five products for two. */
+/* QK^T and PV. */
+double sn_flops_attention(const struct sn_op *op)
+{
+    return flops_of_pairs(op, op->attr.attention.head_dim + sn_v_dim(&op->attr.attention));
+}
+
+/* Scores again, dQ and dK; dP and dV. */
 double sn_flops_attention_dx(const struct sn_op *op)
 {
-    return 2.5 * sn_flops_attention(op);
+    return flops_of_pairs(op, 3 * op->attr.attention.head_dim + 2 * sn_v_dim(&op->attr.attention));
 }
 
 double sn_op_flops(const struct sn_op *op)
@@ -167,7 +172,8 @@ void sn_shape_expert_gemm(const struct sn_op *op, int64_t mnk[3])
 void sn_shape_attention(const struct sn_op *op, int64_t mnk[3])
 {
     mnk[0] = op->in[SN_ATTENTION_Q].rows;
-    mnk[1] = (int64_t)op->attr.attention.heads * op->attr.attention.head_dim;
+    mnk[1] = op->attr.attention.heads *
+             (op->attr.attention.head_dim + sn_v_dim(&op->attr.attention)) / 2;
     mnk[2] = (int64_t)keys_of(op);
 }
 

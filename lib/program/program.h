@@ -523,8 +523,8 @@ double sn_op_flops(const struct sn_op *op);
  * that it adds to or updates twice. Of an embedding table only the rows that the tokens name. */
 int64_t sn_op_bytes(const struct sn_program *p, const struct sn_op *op);
 /* m, n, k of a kernel as struct sn_measured means them: GEMM its own; EXPERT_GEMM those of one
- * expert's product; attention rows, heads x head_dim, keys; all others elements of the largest
- * operand (a norm with an addend: twice, as it moves), 0, 0. */
+ * expert's product; attention rows, heads x head_dim (the mean of that of keys and of values), keys; all
+ * others elements of the largest operand (a norm with an addend: twice, as it moves), 0, 0. */
 void sn_op_shape(const struct sn_op *op, int64_t mnk[3]);
 
 #endif

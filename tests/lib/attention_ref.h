@@ -17,15 +17,21 @@ struct attn {
     int32_t head0;            /* the first head here, in the whole model */
     int32_t window, document; /* tokens; 0: none, and one document a sample */
     float cap;                /* of scores; 0: none */
+    int32_t e;                /* columns of a head of v and o; 0: d */
 };
+
+static int64_t attn_e(const struct attn *p)
+{
+    return p->e > 0 ? p->e : p->d;
+}
 
 /* What the masks are drawn from. */
 enum { SEED = 1234, STEP = 7, SITE = 5, FIRST_SAMPLE = 40 };
 
 /* Everything of one head of one sample, in double. */
 struct head {
-    int64_t s, d;
-    double *q, *k, *v, *go; /* s x d */
+    int64_t s, d, e;
+    double *q, *k, *v, *go; /* s x d; v, go and o s x e */
     double *p, *mask;       /* s x s */
     double *o, *lse, *dq, *dk, *dv;
     bool *asks, *gives; /* s: the queries and keys that count; all, to begin with */
@@ -41,20 +47,26 @@ static double *head_take(double **at, int64_t n)
 }
 
 /* All zero but asks and gives; the caller frees what is returned. */
-static double *head_alloc(struct head *h, int64_t s, int64_t d)
+static double *head_alloc(struct head *h, const struct attn *p)
 {
-    size_t doubles = (size_t)(8 * s * d + 2 * s * s + s);
+    int64_t s = p->seq, d = p->d, e = attn_e(p);
+    size_t doubles = (size_t)(4 * s * d + 4 * s * e + 2 * s * s + s);
     double *all = calloc(1, doubles * sizeof(double) + (size_t)(s * s + 2 * s)), *at = all;
     if (!all)
         abort();
-    *h = (struct head){.s = s, .d = d};
-    h->q = head_take(&at, s * d), h->k = head_take(&at, s * d), h->v = head_take(&at, s * d);
-    h->go = head_take(&at, s * d), h->o = head_take(&at, s * d);
-    h->dq = head_take(&at, s * d), h->dk = head_take(&at, s * d), h->dv = head_take(&at, s * d);
+    *h = (struct head){.s = s, .d = d, .e = e};
+    h->q = head_take(&at, s * d), h->k = head_take(&at, s * d), h->v = head_take(&at, s * e);
+    h->go = head_take(&at, s * e), h->o = head_take(&at, s * e);
+    h->dq = head_take(&at, s * d), h->dk = head_take(&at, s * d), h->dv = head_take(&at, s * e);
     h->p = head_take(&at, s * s), h->mask = head_take(&at, s * s), h->lse = head_take(&at, s);
     h->asks = (bool *)at, h->gives = h->asks + s, h->sees = h->gives + s;
     memset(h->asks, true, 2 * (size_t)s);
     return all;
+}
+
+__attribute__((unused)) static void head_clear_gradients(struct head *h)
+{
+    memset(h->dq, 0, (size_t)(h->s * (2 * h->d + h->e)) * sizeof(double)); /* dq, dk, dv */
 }
 
 static double head_dot(const double *a, const double *b, int64_t n)
@@ -92,14 +104,14 @@ static void head_forward(struct head *h, double scale)
         for (int64_t j = 0; j <= i; j++)
             sum += head_sees(h, i, j) ? exp(p[j] - max) : 0.0;
         h->lse[i] = max + log(sum);
-        for (int64_t c = 0; c < h->d; c++)
-            h->o[i * h->d + c] = 0;
+        for (int64_t c = 0; c < h->e; c++)
+            h->o[i * h->e + c] = 0;
         for (int64_t j = 0; j <= i; j++) {
             if (!head_sees(h, i, j))
                 continue;
             p[j] = exp(p[j] - h->lse[i]);
-            for (int64_t c = 0; c < h->d; c++)
-                h->o[i * h->d + c] += h->mask[i * h->s + j] * p[j] * h->v[j * h->d + c];
+            for (int64_t c = 0; c < h->e; c++)
+                h->o[i * h->e + c] += h->mask[i * h->s + j] * p[j] * h->v[j * h->e + c];
         }
     }
 }
@@ -108,17 +120,18 @@ static void head_forward(struct head *h, double scale)
 static void head_backward(struct head *h, double scale)
 {
     for (int64_t i = 0; i < h->s; i++) {
-        const double *go = h->go + i * h->d, *p = h->p + i * h->s;
-        double delta = head_dot(go, h->o + i * h->d, h->d);
+        const double *go = h->go + i * h->e, *p = h->p + i * h->s;
+        double delta = head_dot(go, h->o + i * h->e, h->e);
         for (int64_t j = 0; j <= i; j++) {
             if (!h->asks[i] || !head_sees(h, i, j))
                 continue;
             double mask = h->mask[i * h->s + j];
             double t = h->cap > 0 ? head_score(h, scale, i, j) / h->cap : 0; /* tanh */
             double slope = scale * (1 - t * t);
-            double ds = slope * p[j] * (mask * head_dot(go, h->v + j * h->d, h->d) - delta);
+            double ds = slope * p[j] * (mask * head_dot(go, h->v + j * h->e, h->e) - delta);
+            for (int64_t c = 0; c < h->e; c++)
+                h->dv[j * h->e + c] += mask * p[j] * go[c];
             for (int64_t c = 0; c < h->d; c++) {
-                h->dv[j * h->d + c] += mask * p[j] * go[c];
                 h->dq[i * h->d + c] += ds * h->k[j * h->d + c];
                 h->dk[j * h->d + c] += ds * h->q[i * h->d + c];
             }
@@ -126,13 +139,13 @@ static void head_backward(struct head *h, double scale)
     }
 }
 
-/* The rows of one head of an operand. */
-static void head_get(double *out, const struct sn_mat *m, const struct attn *p, int64_t sample,
-                     int64_t head)
+/* The rows of one head of an operand whose heads have d columns. */
+static void head_get(double *out, const struct sn_mat *m, int64_t seq, int64_t sample, int64_t head,
+                     int64_t d)
 {
-    for (int64_t i = 0; i < p->seq; i++)
-        for (int64_t c = 0; c < p->d; c++)
-            out[i * p->d + c] = kt_get(m, sample * p->seq + i, head * p->d + c);
+    for (int64_t i = 0; i < seq; i++)
+        for (int64_t c = 0; c < d; c++)
+            out[i * d + c] = kt_get(m, sample * seq + i, head * d + c);
 }
 
 /* Where the document of position i of a sample begins: documents of as many tokens, the first of a

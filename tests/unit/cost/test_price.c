@@ -43,6 +43,19 @@ static double price(const struct sn_machine *m, const struct sn_software *s, con
     return sn_price_op(&p, &price_program, op);
 }
 
+/* Heads of d columns, and of e of values: d + e forward, 3 d + 2 e backward. */
+static void narrower_values_cost_less(void)
+{
+    struct sn_op op = attention_of(SN_OP_ATTENTION), back = attention_of(SN_OP_ATTENTION_DX);
+    int64_t mnk[3];
+    op.attr.attention.v_dim = back.attr.attention.v_dim = 64;
+    sn_op_shape(&op, mnk);
+    double pairs = 4096.0 * 2048 * 8;
+    tap_ok(sn_op_flops(&op) == pairs * (128 + 64), "attention with narrower values, forward");
+    tap_ok(sn_op_flops(&back) == pairs * (3 * 128 + 2 * 64), "and backward");
+    tap_ok(mnk[1] == 8 * 96, "its width is the mean of both");
+}
+
 static void kernels_follow_their_formulas(const struct sn_software *s)
 {
     struct sn_machine m = price_cluster();
@@ -296,6 +309,7 @@ int main(void)
     struct sn_software s;
     sn_software_default(&s);
     kernels_follow_their_formulas(&s);
+    narrower_values_cost_less();
     products_in_8_bits_pay_for_their_rounding(&s);
     codecs_move_their_bytes_where_no_rate_is_known(&s);
     codecs_have_rates_of_their_own(&s);

@@ -47,10 +47,11 @@ static void world_init(struct world *w, const struct ring *ring, const struct ty
     struct kt *k = &w->all;
     kt_in(k, 0, (struct kt_shape){t->in, rows, q_cols, p->pad});
     kt_in(k, 1, (struct kt_shape){t->in, rows, kv_cols, p->pad});
-    kt_in(k, 2, (struct kt_shape){t->in, rows, kv_cols, p->pad});
+    kt_in(k, 2, (struct kt_shape){t->in, rows, p->kv_heads * attn_e(p), p->pad});
     k->a.attr = (struct sn_attr){.attention.heads = p->heads,
                                  .attention.kv_heads = p->kv_heads,
                                  .attention.head_dim = p->d,
+                                 .attention.v_dim = p->e,
                                  .position.seq = p->seq,
                                  .random.site = SITE,
                                  .random.drop = p->drop,
@@ -64,10 +65,10 @@ static void world_init(struct world *w, const struct ring *ring, const struct ty
     for (int64_t i = 0; i < heads_of(w); i++) {
         struct head *h = &w->head[i];
         int64_t n = i / p->heads, head = i % p->heads, kv = head * p->kv_heads / p->heads;
-        w->memory[i] = head_alloc(h, p->seq, p->d);
-        head_get(h->q, &k->a.in[0], p, n, head);
-        head_get(h->k, &k->a.in[1], p, n, kv);
-        head_get(h->v, &k->a.in[2], p, n, kv);
+        w->memory[i] = head_alloc(h, p);
+        head_get(h->q, &k->a.in[0], p->seq, n, head, h->d);
+        head_get(h->k, &k->a.in[1], p->seq, n, kv, h->d);
+        head_get(h->v, &k->a.in[2], p->seq, n, kv, h->e);
         head_mask(h, p, n, head);
     }
 }
@@ -184,7 +185,7 @@ static void refer_forward(struct world *w)
         for (int64_t i = 0; i < p->seq; i++) {
             int64_t at = (n / p->heads * p->seq + i) * p->heads + n % p->heads;
             lse[at] = h->lse[i];
-            memcpy(o + at * p->d, h->o + i * p->d, (size_t)p->d * sizeof(double));
+            memcpy(o + at * h->e, h->o + i * h->e, (size_t)h->e * sizeof(double));
         }
     }
 }
@@ -194,7 +195,7 @@ static bool forward_ring(const struct ring *ring, const struct types *t)
     struct world w;
     world_init(&w, ring, t);
     int64_t rows = w.all.a.in[0].rows;
-    kt_out(&w.all, 0, (struct kt_shape){t->o, rows, w.all.a.in[0].cols, 1}, SN_WRITE);
+    kt_out(&w.all, 0, (struct kt_shape){t->o, rows, ring->whole.heads * attn_e(&ring->whole), 1}, SN_WRITE);
     kt_out(&w.all, 1, (struct kt_shape){SN_F32, rows, ring->whole.heads, 0}, SN_WRITE);
     (void)kt_ref(&w.all, 0);
     (void)kt_ref(&w.all, 1);
@@ -220,9 +221,9 @@ static void prepare_backward(struct world *w, const struct types *t)
 {
     const struct attn *p = &w->ring->whole;
     struct kt *k = &w->all;
-    int64_t rows = p->seq * p->samples, q_cols = p->heads * p->d;
-    kt_in(k, 3, (struct kt_shape){t->o, rows, q_cols, 2});
-    kt_in(k, 4, (struct kt_shape){t->in, rows, q_cols, p->pad});
+    int64_t rows = p->seq * p->samples, o_cols = p->heads * attn_e(p);
+    kt_in(k, 3, (struct kt_shape){t->o, rows, o_cols, 2});
+    kt_in(k, 4, (struct kt_shape){t->in, rows, o_cols, p->pad});
     kt_in(k, 5, (struct kt_shape){SN_F32, rows, p->heads, 0});
     for (int o = 0; o < 3; o++) {
         kt_out(k, o, (struct kt_shape){t->gradient[o], rows, k->a.in[o].cols, o}, SN_WRITE);
@@ -233,13 +234,13 @@ static void prepare_backward(struct world *w, const struct types *t)
     for (int64_t n = 0; n < heads_of(w); n++) {
         struct head *h = &w->head[n];
         int64_t sample = n / p->heads, head = n % p->heads;
-        head_get(h->go, &k->a.in[4], p, sample, head);
+        head_get(h->go, &k->a.in[4], p->seq, sample, head, h->e);
         head_forward(h, (double)k->a.attr.attention.scale);
-        for (int64_t i = 0; i < p->seq * p->d; i++)
-            kt_set(&k->a.in[3], sample * p->seq + i / p->d, head * p->d + i % p->d, h->o[i]);
+        for (int64_t i = 0; i < p->seq * h->e; i++)
+            kt_set(&k->a.in[3], sample * p->seq + i / h->e, head * h->e + i % h->e, h->o[i]);
         for (int64_t i = 0; i < p->seq; i++)
             kt_set(&k->a.in[5], sample * p->seq + i, head, h->lse[i]);
-        head_get(h->o, &k->a.in[3], p, sample, head);
+        head_get(h->o, &k->a.in[3], p->seq, sample, head, h->e);
     }
 }
 
@@ -260,7 +261,10 @@ static void refer_backward(struct world *w)
             int64_t row = n / p->heads * p->seq + i / p->d, c = i % p->d;
             w->all.ref[0][row * p->heads * p->d + n % p->heads * p->d + c] += h->dq[i];
             w->all.ref[1][row * p->kv_heads * p->d + kv * p->d + c] += h->dk[i];
-            w->all.ref[2][row * p->kv_heads * p->d + kv * p->d + c] += h->dv[i];
+        }
+        for (int64_t i = 0; i < p->seq * h->e; i++) {
+            int64_t row = n / p->heads * p->seq + i / h->e, c = i % h->e;
+            w->all.ref[2][(row * p->kv_heads + kv) * h->e + c] += h->dv[i];
         }
     }
 }
@@ -289,23 +293,25 @@ static bool backward_ring(const struct ring *ring, const struct types *t)
 
 /* Runs of 1 to 150 positions; blocks are 64 queries by 128 keys. */
 static const struct ring rings[] = {
-    {{280, 1, 2, 1, 16, 3, 0, 0, 0, 0, 0}, 2, true, 0},
-    {{300, 1, 1, 1, 20, 0, 0, 0, 0, 0, 0}, 2, false, 0},
-    {{138, 2, 2, 2, 24, 1, 0, 0, 0, 0, 0}, 3, true, 0},
-    {{111, 2, 4, 2, 5, 0, 0, 0, 0, 0, 0}, 3, false, 2},
-    {{40, 2, 3, 1, 80, 0, 0, 0, 0, 0, 0}, 4, true, 3},
-    {{8, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0}, 4, true, 1},
-    {{4, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0}, 2, true, 1},
-    {{2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, 2, false, 1},
-    {{132, 1, 4, 2, 16, 5, 0.25f, 6, 0, 0, 0}, 2, true, 1},
-    {{102, 1, 2, 1, 12, 0, 0.5f, 1, 0, 0, 0}, 3, false, 0},
+    {{280, 1, 2, 1, 16, 3, 0, 0, 0, 0, 0, 0}, 2, true, 0},
+    {{300, 1, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0}, 2, false, 0},
+    {{138, 2, 2, 2, 24, 1, 0, 0, 0, 0, 0, 0}, 3, true, 0},
+    {{111, 2, 4, 2, 5, 0, 0, 0, 0, 0, 0, 0}, 3, false, 2},
+    {{40, 2, 3, 1, 80, 0, 0, 0, 0, 0, 0, 0}, 4, true, 3},
+    {{8, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0}, 4, true, 1},
+    {{4, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
+    {{2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0}, 2, false, 1},
+    {{132, 1, 4, 2, 16, 5, 0.25f, 6, 0, 0, 0, 0}, 2, true, 1},
+    {{102, 1, 2, 1, 12, 0, 0.5f, 1, 0, 0, 0, 0}, 3, false, 0},
     /* windows, documents, caps */
-    {{280, 1, 2, 1, 16, 3, 0, 0, 60, 0, 0}, 2, true, 0},
-    {{300, 1, 1, 1, 20, 0, 0, 0, 33, 0, 0}, 3, false, 0},
-    {{320, 2, 1, 1, 8, 0, 0, 0, 0, 70, 0}, 4, true, 1},
-    {{280, 1, 2, 1, 16, 0, 0.5f, 0, 150, 90, 2}, 2, false, 0},
-    {{88, 2, 1, 1, 16, 0, 0.1f, 0, 0, 0, 0}, 4, true, 0},
-    {{560, 1, 1, 1, 8, 0, 0, 0, 0, 0, 0}, 2, true, 1},
+    {{280, 1, 2, 1, 16, 3, 0, 0, 60, 0, 0, 0}, 2, true, 0},
+    {{300, 1, 1, 1, 20, 0, 0, 0, 33, 0, 0, 0}, 3, false, 0},
+    {{320, 2, 1, 1, 8, 0, 0, 0, 0, 70, 0, 0}, 4, true, 1},
+    {{280, 1, 2, 1, 16, 0, 0.5f, 0, 150, 90, 2, 0}, 2, false, 0},
+    {{88, 2, 1, 1, 16, 0, 0.1f, 0, 0, 0, 0, 0}, 4, true, 0},
+    {{560, 1, 1, 1, 8, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
+    /* v narrower than k */
+    {{140, 1, 2, 2, 24, 3, 0.5f, 0, 0, 45, 0, 16}, 2, true, 0},
 };
 enum { NRINGS = sizeof(rings) / sizeof(rings[0]) };
 

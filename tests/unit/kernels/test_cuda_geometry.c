@@ -267,6 +267,22 @@ static void copies_in_8_bits_have_room(void)
            "as many as the library wants, rows of blocks filled up to whole 4");
 }
 
+static struct sn_attn_heads alike(int d)
+{
+    return (struct sn_attn_heads){d, d};
+}
+
+static void narrower_values_take_less(void)
+{
+    struct sn_attn_heads w = {20, 4}; /* rows of 32 + 4, and of 16 + 4 */
+    size_t q = 8 * 36 * 4, v = 8 * 20 * 4, rest = 2 * 8 * 12 * 4 + 2 * 128;
+    tap_ok(sn_attn_tile_shared(SN_ATTN_SIMT, SN_ATTN_FORWARD, 8, w) == 2 * q + 2 * v + rest - 384 &&
+               sn_attn_tile_shared(SN_ATTN_SIMT, SN_ATTN_DQ, 8, w) == 3 * q + 2 * v + rest &&
+               sn_attn_tile_shared(SN_ATTN_SIMT, SN_ATTN_DKV, 8, w) == 3 * q + 3 * v + rest &&
+               sn_attn_walked(SN_ATTN_ONCE, 10, w, 1, 2) == 10 * (24 * 2 + 8 + 20 * 4),
+           "rows of v, o and do are as wide as those");
+}
+
 static void attention_fits_every_device(void)
 {
     bool good = true, largest = true;
@@ -274,20 +290,20 @@ static void attention_fits_every_device(void)
         for (int d = 1; d <= 256; d++)
             for (int pass = SN_ATTN_FORWARD; pass <= SN_ATTN_DKV; pass++) {
                 struct sn_attn_tile simt =
-                    sn_attn_tile_of(SN_ATTN_SIMT, (enum sn_attn_pass)pass, d, devices[i].shared);
+                    sn_attn_tile_of(SN_ATTN_SIMT, (enum sn_attn_pass)pass, alike(d), devices[i].shared);
                 good = good && simt.family == SN_ATTN_SIMT && simt.t >= 8 &&
                        simt.shared <= devices[i].shared;
                 struct sn_attn_tile w =
-                    sn_attn_tile_of(SN_ATTN_WMMA, (enum sn_attn_pass)pass, d, devices[i].shared);
+                    sn_attn_tile_of(SN_ATTN_WMMA, (enum sn_attn_pass)pass, alike(d), devices[i].shared);
                 good = good && (w.family == SN_ATTN_NONE || w.t >= 16);
                 good = good && (d > 128 || w.family == SN_ATTN_WMMA); /* Volta and Turing too */
                 size_t twice =
-                    sn_attn_tile_shared(SN_ATTN_SIMT, (enum sn_attn_pass)pass, simt.t * 2, d);
+                    sn_attn_tile_shared(SN_ATTN_SIMT, (enum sn_attn_pass)pass, simt.t * 2, alike(d));
                 largest = largest && (simt.t == 64 || twice > devices[i].shared);
             }
     tap_ok(good, "tiles of attention fit every device for heads of up to 256 columns");
     tap_ok(largest, "and none could be larger");
-    tap_ok(sn_attn_tile_of(SN_ATTN_SIMT, SN_ATTN_DKV, 4096, 227 * 1024).family == SN_ATTN_NONE,
+    tap_ok(sn_attn_tile_of(SN_ATTN_SIMT, SN_ATTN_DKV, alike(4096), 227 * 1024).family == SN_ATTN_NONE,
            "a head that fits nowhere is said to");
 }
 
@@ -364,12 +380,12 @@ static void attention_walks_what_fits_l2(void)
                 good =
                     good && walk_is_right(l2[i % 4], walked, tiles[i / 4 % 6], heads[i / 24], each);
     tap_ok(good, "blocks of attention: every tile of every head once, in groups that fit L2");
-    size_t once = sn_attn_walked(SN_ATTN_FORWARD, 1024, 64, 1, 2);
-    size_t keys = sn_attn_walked(SN_ATTN_DKV, 1024, 64, 4, 2);
-    size_t all = sn_attn_walked(SN_ATTN_ONCE, 1024, 64, 4, 2);
+    size_t once = sn_attn_walked(SN_ATTN_FORWARD, 1024, alike(64), 1, 2);
+    size_t keys = sn_attn_walked(SN_ATTN_DKV, 1024, alike(64), 4, 2);
+    size_t all = sn_attn_walked(SN_ATTN_ONCE, 1024, alike(64), 4, 2);
     tap_ok(once == 2 * 1024 * 64 * 2 && keys == 4 * (once + 1024 * 8) &&
                all == keys + 4 * 1024 * 64 * 4 &&
-               sn_attn_walked(SN_ATTN_DQ, 1024, 64, 4, 2) == once,
+               sn_attn_walked(SN_ATTN_DQ, 1024, alike(64), 4, 2) == once,
            "they walk k and v, or q and do of all heads that share a kv head, and dq's sums");
     struct sn_attn_walk w = sn_attn_walk_of(50 << 20, once, 8, 64 * 12, 1);
     tap_ok(w.heads == 768 && w.group == 96, "64 samples of GPT-2 in 50 MiB: 8 groups of 96 heads");
@@ -474,6 +490,7 @@ int main(void)
     products_cover_their_result();
     grouped_products_cover_their_result();
     copies_in_8_bits_have_room();
+    narrower_values_take_less();
     attention_fits_every_device();
     attention_takes_the_fastest_family();
     mma_tiles_fit_every_device_that_has_them();

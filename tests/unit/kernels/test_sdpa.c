@@ -243,6 +243,7 @@ static void the_rest_is_refused(void)
     WITHOUT(x.backward, a.acc[2] = SN_ADD, true, 90, "added to another");
     WITHOUT(x.forward, a.attr.attention.head_dim = 12, false, 90, "multiple of 8");
     WITHOUT(x.forward, a.attr.attention.head_dim = 136, false, 90, "128 at most");
+    WITHOUT(x.forward, a.attr.attention.v_dim = 8, false, 90, "two widths");
     WITHOUT(x.forward, a.attr.attention.kv_heads = 3, false, 90, "same number of query heads");
     WITHOUT(x.forward, a.attr.position.seq = 5, false, 90, "no whole samples");
     WITHOUT(x.forward, a.attr.position.row0 = 3, false, 90, "no whole samples");
