@@ -234,24 +234,6 @@ static enum sn_status print_text(struct sn_str *text, struct sn_err *err)
     return failed ? sn_fail(err, SN_ENOMEM, "campaign: no memory for the text") : SN_OK;
 }
 
-static void plan_text(struct sn_str *out, const struct sn_config *c, const struct sn_campaign *k,
-                      const struct sn_machine *m, const struct sn_software *s)
-{
-    char axes[SN_AXES_SIZE] = {0}, need[16], have[16];
-    const char *note = sn_software_mfu_note(s, m);
-    sn_str_add(out, "%s: %s, %lld parameters, %s\nlayout: %s, micro_batch %d\n", c->run.name,
-               sn_family_name(c->model.family), (long long)k->parameters,
-               sn_dtype_name(c->train.precision), sn_config_axes(axes, &c->layout),
-               c->layout.micro_batch);
-    sn_str_add(out, "machine: %s, %d ranks; trainer: %s\nstep: %.4g s, MFU %.1f %%%s%s\n", m->name,
-               k->plan.ranks, s->name, k->plan.step_time, 100 * k->plan.mfu, note ? "; " : "",
-               note ? note : "");
-    if (k->limit && k->plan.memory.total > k->limit)
-        sn_str_add(out, "does not fit: a rank needs %s of %s\n",
-                   sn_str_bytes(need, k->plan.memory.total), sn_str_bytes(have, k->limit));
-    sn_campaign_text(out, k, m);
-}
-
 static enum sn_status one(struct sn_config *c, const struct line *l, const struct sn_machine *m,
                           const struct sn_software *s, int *exit_code, struct sn_err *err)
 {
@@ -264,15 +246,18 @@ static enum sn_status one(struct sn_config *c, const struct line *l, const struc
     enum sn_status st = sn_campaign_find(&k, c, m, s, &want, err);
     sn_accelerator_close(&plugin);
     SN_TRY(st);
-    if (!k.limit)
+    bool said = sn_names_machine(c) && k.limit; /* else this host's memory is a hint, no verdict */
+    if (!said)
         k.limit = sn_host_limit(ranks);
-    sn_str_add(&text, "%s", l->json ? "{" : "");
-    if (l->json)
+    if (l->json) {
+        sn_str_add(&text, "{");
         sn_plan_campaign_json(&text, &c->model, &c->layout, &k, m, s);
-    else
-        plan_text(&text, c, &k, m, s);
-    sn_str_add(&text, "%s", l->json ? "\n" : "");
-    *exit_code = k.plan.memory.total > k.limit ? sn_exit_code(SN_EFAIL) : 0;
+        sn_str_add(&text, "\n");
+    } else {
+        sn_campaign_head_text(&text, c, &k, m, s);
+        sn_campaign_text(&text, &k, m);
+    }
+    *exit_code = said && k.plan.memory.total > k.limit ? sn_exit_code(SN_EFAIL) : 0;
     return print_text(&text, err);
 }
 
@@ -412,6 +397,11 @@ static enum sn_status on_machines(struct several *x, struct sn_err *err)
     for (char *name; st == SN_OK && (name = strtok_r(rest, ",\n", &rest));)
         st = on_machine(x, name, ranks, err);
     sn_str_fini(&names);
+    if (st == SN_OK && x->points.n == 0)
+        st = sn_fail(err, SN_EINPUT,
+                     "--machines: '%s' names none; want all or names such as "
+                     "dgx-h100,perlmutter-80",
+                     x->line->machines);
     return st;
 }
 

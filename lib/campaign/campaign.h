@@ -65,6 +65,10 @@ enum sn_status sn_campaign_within(struct sn_campaign *k, const struct sn_config 
                                   const struct sn_machine *m, double node_hours,
                                   struct sn_err *err);
 
+/* Which run that is, in which layout, and how fast. */
+void sn_campaign_head_text(struct sn_str *out, const struct sn_config *c,
+                           const struct sn_campaign *k, const struct sn_machine *m,
+                           const struct sn_software *s);
 /* Lines, and a value of JSON ($defs/campaign of docs/plan.schema.json). */
 void sn_campaign_text(struct sn_str *out, const struct sn_campaign *c, const struct sn_machine *m);
 void sn_campaign_json(struct sn_str *out, const struct sn_campaign *c);

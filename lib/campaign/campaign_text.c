@@ -20,6 +20,24 @@ const char *sn_campaign_number(char buf[24], double n)
     return buf;
 }
 
+void sn_campaign_head_text(struct sn_str *out, const struct sn_config *c,
+                           const struct sn_campaign *k, const struct sn_machine *m,
+                           const struct sn_software *s)
+{
+    char axes[SN_AXES_SIZE] = {0}, need[16], have[16];
+    const char *note = sn_software_mfu_note(s, m);
+    sn_str_add(out, "%s: %s, %lld parameters, %s\nlayout: %s, micro_batch %d\n", c->run.name,
+               sn_family_name(c->model.family), (long long)k->parameters,
+               sn_dtype_name(c->train.precision), sn_config_axes(axes, &c->layout),
+               c->layout.micro_batch);
+    sn_str_add(out, "machine: %s, %d ranks; trainer: %s\nstep: %.4g s, MFU %.1f %%%s%s\n", m->name,
+               k->plan.ranks, s->name, k->plan.step_time, 100 * k->plan.mfu, note ? "; " : "",
+               note ? note : "");
+    if (k->limit && k->plan.memory.total > k->limit)
+        sn_str_add(out, "does not fit: a rank needs %s of %s\n",
+                   sn_str_bytes(need, k->plan.memory.total), sn_str_bytes(have, k->limit));
+}
+
 static void text_jobs(struct sn_str *out, const struct sn_campaign *c)
 {
     char n[24], limit[SN_DURATION_SIZE];
@@ -65,8 +83,8 @@ void sn_campaign_text(struct sn_str *out, const struct sn_campaign *c, const str
     double queue = h->jobs * c->terms.queue / 86400, held = h->seconds / 86400;
     if (c->interval != c->goodput.steps)
         (void)snprintf(best, sizeof(best), " (the best are %lld)", (long long)c->goodput.steps);
-    sn_str_add(out, "campaign: %lld steps, %s tokens, %.3g a parameter, on %d node%s",
-               (long long)c->steps, sn_campaign_number(a, c->tokens),
+    sn_str_add(out, "campaign: %lld step%s, %s tokens, %.3g a parameter, on %d node%s",
+               (long long)c->steps, c->steps == 1 ? "" : "s", sn_campaign_number(a, c->tokens),
                c->tokens / (double)c->parameters, c->nodes, c->nodes == 1 ? "" : "s");
     if (c->spares)
         sn_str_add(out, " and %d spare", c->spares);

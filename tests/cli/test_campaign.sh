@@ -165,6 +165,7 @@ refuses "several ranks on several machines" '--machines wants one number of rank
 refuses "two ways to say how many" 'want one of them' "$tmp/run.yaml" --gpus 8 --ranks 8
 refuses "a curve of one layout" 'want --gpus N,N... or --budget H' "$tmp/run.yaml" --svg "$tmp/no.svg"
 refuses "a curve of one point" '1 of 2 numbers of ranks has a layout' "$tmp/run.yaml" --gpus 7,32 --svg "$tmp/no.svg"
+refuses "no machine at all" "--machines: ',' names none" "$tmp/run.yaml" --gpus 8 --machines ,
 refuses "a law that nobody published" "--law: there is no '21'; want epoch-2024, hoffmann-2022 or 20" "$tmp/run.yaml" --law 21
 refuses "a law without a budget" 'want --budget H' "$tmp/run.yaml" --law 20
 refuses "no budget" "--budget: '0' is no number" "$tmp/run.yaml" --budget 0
@@ -182,6 +183,9 @@ run "$plan" campaign "$tmp/run.yaml"
 is "what does not fit: exit 1" "$rc" 1
 like "and says so" "$out" '^does not fit: a rank needs .* of 15\.77 GiB$'
 like "but is counted" "$out" '^campaign: '
+sed '/^machine:/d; /^layout:/d; s/fp16/fp32/' "$tmp/run.yaml" >"$tmp/anywhere.yaml"
+run "$plan" campaign "$tmp/anywhere.yaml"
+is "without a machine its memory is no verdict" "$rc" 0
 run "$plan" campaign --help
 is "--help exits 0" "$rc" 0
 tap_done
