@@ -40,11 +40,17 @@ struct planner {
     int n_sources;
 };
 
+/* Parts of which those behind the first have rows as many as the second. */
+static bool is_uneven(enum sn_hf_form form)
+{
+    return form == SN_HF_ROWS_QKV || form == SN_HF_ROWS_LATENT;
+}
+
 struct sn_hf_size sn_export_size(const struct sn_export_tensor *t)
 {
     struct sn_hf_size size = sn_hf_size(t->form, t->rows, t->cols);
-    if (t->form == SN_HF_ROWS_QKV)
-        size.rows = t->rows + 2 * t->kv_rows;
+    if (is_uneven(t->form))
+        size.rows = t->rows + (sn_hf_parts(t->form) - 1) * t->kv_rows;
     size.rows *= t->experts;
     return size;
 }
@@ -255,7 +261,7 @@ static enum sn_status add_turned(struct sn_export_moves *l, const struct sn_expo
 /* Row f of theirs: row *row of which part, and how many rows of it follow each other there. */
 static int part_at(const struct sn_export_tensor *t, int64_t f, int64_t *row, int64_t *run)
 {
-    if (t->form == SN_HF_ROWS_QKV && f >= t->rows) { /* k and v may have fewer rows than q */
+    if (is_uneven(t->form) && f >= t->rows) {
         *row = (f - t->rows) % t->kv_rows;
         *run = t->kv_rows - *row;
         return 1 + (int)((f - t->rows) / t->kv_rows);

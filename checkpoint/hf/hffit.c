@@ -58,7 +58,7 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
     const struct sn_st_tensor *embed = sn_hf_source(st, m->family, "embed.weight");
     const struct sn_st_tensor *twin =
         sn_hf_sibling(st, m->family, t->name, m->share_layers > 0 ? m->share_layers : 1, &layer);
-    if (is_harmless(t->name))
+    if (is_harmless(t->name) || sn_hf_is_left_out(m->family, t->name, m->layers))
         return SN_OK;
     if (m->tied_embeddings && t == sn_hf_source(st, m->family, "head.weight")) {
         SN_TRY(sn_safetensors_same(t, embed, &same, err));

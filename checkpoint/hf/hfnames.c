@@ -123,6 +123,22 @@ static const struct sn_hf_rule dots1_ffn[] = {
     {0}
 };
 
+static const struct sn_hf_rule latents[] = {
+    {"embed.weight",                  "embed_tokens.weight",                          SN_HF_SAME,        0},
+    {"layers.#.attn_norm.weight",     "layers.#.input_layernorm.weight",              SN_HF_SAME,        0},
+    {"layers.#.attn.q.weight",        "layers.#.self_attn.q_proj.weight",             SN_HF_SAME,        0},
+    {"layers.#.attn.q_a.weight",      "layers.#.self_attn.q_a_proj.weight",           SN_HF_SAME,        0},
+    {"layers.#.attn.q_a_norm.weight", "layers.#.self_attn.q_a_layernorm.weight",      SN_HF_SAME,        0},
+    {"layers.#.attn.q_b.weight",      "layers.#.self_attn.q_b_proj.weight",           SN_HF_SAME,        0},
+    {"layers.#.attn.kv_a.weight",     "layers.#.self_attn.kv_a_proj_with_mqa.weight", SN_HF_ROWS_LATENT, 0},
+    {"layers.#.attn.k_rope.weight",   "layers.#.self_attn.kv_a_proj_with_mqa.weight", SN_HF_ROWS_LATENT, 1},
+    {"layers.#.attn.kv_a_norm.weight", "layers.#.self_attn.kv_a_layernorm.weight",    SN_HF_SAME,        0},
+    {"layers.#.attn.kv_b.weight",     "layers.#.self_attn.kv_b_proj.weight",          SN_HF_SAME,        0},
+    {"layers.#.attn.o.weight",        "layers.#.self_attn.o_proj.weight",             SN_HF_SAME,        0},
+    {"layers.#.ffn_norm.weight",      "layers.#.post_attention_layernorm.weight",     SN_HF_SAME,        0},
+    {0}
+};
+
 /* Norms behind what they are of, and of q and k. */
 static const struct sn_hf_rule olmo2[] = {
     {"embed.weight",                "embed_tokens.weight",                        SN_HF_SAME, 0},
@@ -214,6 +230,7 @@ enum { LISTS = 7 };
 static const struct family {
     const char *prefix;
     const struct sn_hf_rule *rules[LISTS + 1], *later[LISTS + 1];
+    bool has_further; /* a block behind the last layer, for multi-token prediction, which is left out */
 } families[] = {
     [SN_GPT2]     = {"transformer.", {gpt2}, {0}},
     [SN_GPT_NEOX] = {"gpt_neox.",    {gpt_neox}, {0}},
@@ -224,6 +241,8 @@ static const struct family {
     [SN_QWEN3_MOE] = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, qwen3_moe_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_QWEN2_MOE] = {"model.",      {llama_attention, qwen2_biases, llama_ffn, qwen3_moe_ffn, qwen2_moe_shared, llama_end}, {mixtral_ffn_later}},
     [SN_DOTS1]    = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, dots1_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_DEEPSEEK_V2] = {"model.",    {latents, llama_ffn, dots1_ffn, llama_end}, {mixtral_ffn_later}},
+    [SN_DEEPSEEK_V3] = {"model.",    {latents, llama_ffn, dots1_ffn, llama_end}, {mixtral_ffn_later}, true},
     [SN_OLMO2]    = {"model.",       {olmo2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_GEMMA2]   = {"model.",       {gemma2, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},
@@ -335,13 +354,16 @@ struct sn_hf_span sn_hf_span(const struct sn_model_config *m, const struct sn_hf
     int64_t q = sn_model_query_width(m), kv = (int64_t)m->kv_heads * sn_model_head_dim(m);
     if (r->form == SN_HF_ROWS_QKV)
         return (struct sn_hf_span){r->part == 0 ? 0 : q + (r->part - 1) * kv, q + 2 * kv};
+    if (r->form == SN_HF_ROWS_LATENT)
+        return (struct sn_hf_span){r->part * (int64_t)m->latent.kv, m->latent.kv + m->latent.rope};
     return (struct sn_hf_span){r->part * rows, sn_hf_parts(r->form) * rows};
 }
 
 int sn_hf_parts(enum sn_hf_form form)
 {
     bool one = form == SN_HF_SAME || form == SN_HF_CONV || form == SN_HF_STACK;
-    bool two = form == SN_HF_STACK_GATE_UP || form == SN_HF_ROWS_GATE_UP;
+    bool two = form == SN_HF_STACK_GATE_UP || form == SN_HF_ROWS_GATE_UP ||
+               form == SN_HF_ROWS_LATENT;
     return one ? 1 : two ? 2 : 3;
 }
 
@@ -399,6 +421,15 @@ static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum 
         return *layer != at.layer ? lookup(st, family, r, at) : NULL;
     }
     return NULL;
+}
+
+bool sn_hf_is_left_out(enum sn_family family, const char *theirs, int layers)
+{
+    const struct family *f = &families[family];
+    size_t skip = strncmp(theirs, f->prefix, strlen(f->prefix)) == 0 ? strlen(f->prefix) : 0;
+    char block[32];
+    int n = snprintf(block, sizeof(block), "layers.%d.", layers);
+    return f->has_further && strncmp(theirs + skip, block, (size_t)n) == 0;
 }
 
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,

@@ -12,7 +12,7 @@ static enum sn_status want_shape(const struct sn_st_tensor *t, const struct sn_h
 {
     char shape[SN_ST_SHAPE_MAX];
     struct sn_hf_size want = sn_hf_size(r->form, ours->rows, ours->cols);
-    if (r->form == SN_HF_ROWS_QKV)
+    if (r->form == SN_HF_ROWS_QKV || r->form == SN_HF_ROWS_LATENT)
         want.rows = sn_hf_span(m, r, ours->rows).all;
     if (t->rank <= 2 && sn_st_rows(t) == want.rows && sn_st_cols(t) == want.cols)
         return SN_OK;
@@ -166,6 +166,7 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
     case SN_HF_SAME:
     case SN_HF_ROWS_QKV:
     case SN_HF_ROWS_GATE_UP:
+    case SN_HF_ROWS_LATENT:
         break;
     }
     return read_numbers(theirs, &(struct sn_st_box){first, t->n_rows, t->col, t->n_cols}, out,

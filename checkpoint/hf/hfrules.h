@@ -19,6 +19,7 @@ enum sn_hf_form {
     SN_HF_CONV_QKV,     /* Conv1D: [in, q | k | v] */
     SN_HF_ROWS_QKV,     /* [q | k | v, in]; k and v may have fewer rows */
     SN_HF_ROWS_GATE_UP, /* [gate | up, in] */
+    SN_HF_ROWS_LATENT,  /* [latent of keys and values | what all heads' keys share, in] */
     SN_HF_HEADS_QKV,    /* [heads, 3, d, in]: q, k and v of one head after the other */
     SN_HF_STACK,        /* [experts, out, in] */
     SN_HF_STACK_GATE_UP /* [experts, gate | up, in] */
@@ -28,7 +29,7 @@ struct sn_hf_rule {
     const char *ours,
         *theirs; /* # stands for the number of the layer, a second # for the expert's */
     enum sn_hf_form form;
-    int part; /* of the _QKV forms: 0 q, 1 k, 2 v; of gate and up: 0, 1 */
+    int part; /* of the _QKV forms: 0 q, 1 k, 2 v; of gate and up, latent and shared: 0, 1 */
 };
 
 struct sn_hf_name {
@@ -57,6 +58,8 @@ struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at);
 /* As the field's own library writes it: with the family's prefix on all but the head. */
 struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
                                struct sn_hf_at at);
+/* Of the block behind the model's last layer, for multi-token prediction, which is left out? */
+bool sn_hf_is_left_out(enum sn_family family, const char *theirs, int layers);
 /* Is the tensor one expert's? */
 bool sn_hf_is_expert(const struct sn_hf_rule *r);
 /* Rows and columns of the tensor that holds our rows x cols in this form. */

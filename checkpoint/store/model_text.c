@@ -8,7 +8,7 @@
 static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
 static const char value[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-._";
 static const char list[] = "[]0123456789+-.e, ";
-static const char *const sections[] = {"  experts:", "  rope_scaling:"};
+static const char *const sections[] = {"  experts:", "  latent:", "  rope_scaling:"};
 static const char *const includes[] = {"preset", "file", "config"}; /* of lib/config/keys.c */
 
 /* "  key: value" with a key that reads no other file, or of a section inside the model's, whose keys stand

@@ -45,7 +45,7 @@ bool sn_family_with_experts(enum sn_family f, enum sn_family *out)
             a->positions != b->positions || a->head_norms != b->head_norms ||
             a->norm_at != b->norm_at || a->norm_shift != b->norm_shift ||
             a->embed_root != b->embed_root || a->shared_gate != b->shared_gate ||
-            a->sigmoid_router != b->sigmoid_router)
+            a->sigmoid_router != b->sigmoid_router || a->latents != b->latents)
             continue;
         *out = (enum sn_family)i;
         return true;

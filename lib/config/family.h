@@ -43,6 +43,7 @@ struct sn_traits {
     bool parallel_residual; /* the default; where it is false, true is refused */
     bool shared_gate;       /* what shared experts give is times the sigmoid of a product with x */
     bool sigmoid_router;    /* routers are of sigmoids, with a bias of the choice */
+    bool latents;           /* attention is of latents */
     bool experts;           /* a feed-forward part of experts, never without; else never with */
     int ffn;                /* the default, times model.hidden; 0: to be named */
 };
@@ -87,6 +88,14 @@ struct sn_traits {
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .head_norms = true,              \
         .experts = true, .sigmoid_router = true,                                                   \
         .positions = SN_ROTARY, .rotary_pct = 1, .grouped_heads = true)                            \
+    /* DeepSeek-AI 2024 (arXiv 2405.04434, 2) */                                                   \
+    ROW(SN_DEEPSEEK_V2, "deepseek-v2",                                                             \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .latents = true,                 \
+        .experts = true, .positions = SN_ROTARY, .rotary_pct = 1)                                  \
+    /* DeepSeek-AI 2024 (arXiv 2412.19437, 2.1) */                                                 \
+    ROW(SN_DEEPSEEK_V3, "deepseek-v3",                                                             \
+        .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .latents = true,                 \
+        .experts = true, .sigmoid_router = true, .positions = SN_ROTARY, .rotary_pct = 1)          \
     /* OLMo et al. 2025 (arXiv 2501.00656, 2.1) */                                                 \
     ROW(SN_OLMO2, "olmo2",                                                                         \
         .norm = SN_RMSNORM, .activation = SN_SILU, .gated = true, .norm_at = SN_NORM_AFTER,            \

@@ -166,6 +166,8 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strcmp(k->name, "model.score_cap") == 0 && c->model.score_cap == 0)
         return false;
+    if (strncmp(k->name, "model.latent", 12) == 0)
+        return sn_model_has_latents(&c->model);
     bool scales = c->model.rope_scaling.kind != 0; /* else nothing reads how */
     if (strncmp(k->name, "model.rope_scaling.", 19) == 0 && !scales)
         return false;

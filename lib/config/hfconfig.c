@@ -302,9 +302,12 @@ static enum sn_status check_left_out(const struct sn_hf_job *j, const struct sn_
 static enum sn_status check_entries(const struct sn_hf_job *j)
 {
     for (int l = 0; j->type->lists[l]; l++)
-        for (const struct sn_hf_key *row = j->type->lists[l]; row->name; row++)
+        for (const struct sn_hf_key *row = j->type->lists[l]; row->name; row++) {
             if (row->class == SN_HF_REPEAT && row->value)
                 SN_TRY(check_left_out(j, row));
+            if (row->class == SN_HF_GROUPED)
+                SN_TRY(sn_hf_check_grouped(j, row));
+        }
     for (int i = 0; i < j->n; i++) {
         if (j->entries[i].row->class == SN_HF_FIXED)
             SN_TRY(check_fixed(j, &j->entries[i]));

@@ -21,7 +21,7 @@ static enum sn_status check_heads(const struct sn_hf_type *t, const struct sn_mo
                        "config.json: model.kv_heads: %d differs from model.heads (%d), which the "
                        "field's %s does not know",
                        m->kv_heads, m->heads, family);
-    if (sn_family_traits(m->family)->positions != SN_ROTARY)
+    if (sn_family_traits(m->family)->positions != SN_ROTARY || sn_model_has_latents(m))
         return SN_OK;
     if (!sn_hf_type_has(t, "rotary_pct") && m->rotary_pct != 1)
         return sn_fail(
@@ -258,6 +258,24 @@ static void write_dense(struct sn_str *out, const struct sn_hf_key *row,
     sn_str_add(out, "]");
 }
 
+/* How experts are chosen: of groups, where there are several. */
+static void write_grouped(struct sn_str *out, const struct sn_hf_key *row,
+                          const struct sn_model_config *m)
+{
+    write_value(out, row->name, row->values[m->experts.groups > 1], "");
+}
+
+/* What another key says, once more. */
+static enum sn_status write_repeat(struct sn_str *out, const struct sn_hf_type *t,
+                                   const struct sn_hf_key *row, const struct sn_config *c,
+                                   struct sn_err *err)
+{
+    struct sn_hf_key again = *sn_hf_key_find(t, row->ours);
+    again.name = row->name;
+    again.as = NULL;
+    return write_used(out, &again, c, "", err);
+}
+
 static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
 {
     write_value(out, row->name, row->values[0], "");
@@ -291,6 +309,10 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
             write_layers(out, row, m);
         if (row->class == SN_HF_DENSE)
             write_dense(out, row, m);
+        if (row->class == SN_HF_GROUPED)
+            write_grouped(out, row, m);
+        if (row->class == SN_HF_REPEAT && row->is_written)
+            SN_TRY(write_repeat(out, t, row, &c, err));
         if (row->class == SN_HF_OBJECT && m->rope_scaling.kind != SN_ROPE_PLAIN &&
             !strchr(row->name, '.'))
             SN_TRY(write_object(out, t, row, &c, err));
@@ -379,6 +401,10 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
                    "those by "
                    "`%s`; left out: none",
                    row->ours);
+        break;
+    case SN_HF_GROUPED:
+        sn_str_add(out, "must be `%s`, of all experts, where `%s` is 1 or null, or `%s`; left out: `%s`",
+                   row->values[0], row->ours, row->values[1], row->values[0]);
         break;
     case SN_HF_PART:
         sn_str_add(out, "read with `%s`; left out: %s", row->ours, row->value);

@@ -1,6 +1,6 @@
 /*
  * hfconfig_layers.c - which layers of a config.json have a window: by a list of words, or by the keys that
- * say it where there is none; and which have experts.
+ * say it where there is none; which have experts, and how they are chosen.
  */
 #include "lib/config/hfconfig_inner.h"
 
@@ -180,4 +180,22 @@ enum sn_status sn_hf_layers_with_experts(const struct sn_hf_job *j, double *out)
     for (int i = 0; i < (int)s.layers; i++)
         *out += has_experts(&s, i);
     return SN_OK;
+}
+
+enum sn_status sn_hf_check_grouped(const struct sn_hf_job *j, const struct sn_hf_key *row)
+{
+    char how[SN_HF_TEXT], groups[SN_HF_TEXT];
+    double n;
+    const struct sn_hf_entry *e;
+    SN_TRY(sn_hf_entry_find(j, row, &e));
+    (void)snprintf(how, sizeof(how), "%s", row->values[0]);
+    if (e)
+        SN_TRY(sn_hf_text_of(j, row->name, how));
+    SN_TRY(sn_hf_text_of(j, row->ours, groups));
+    SN_TRY(sn_hf_count_of(j, row->ours, &n));
+    if (strcmp(how, row->values[1]) == 0 || (strcmp(how, row->values[0]) == 0 && n <= 1))
+        return SN_OK;
+    return sn_fail(j->err, SN_EINPUT,
+                   "%s: %s: %.40s with %s: %.40s is not supported; want %s with 1, or %s", j->path,
+                   row->name, how, row->ours, groups, row->values[0], row->values[1]);
 }

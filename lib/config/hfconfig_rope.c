@@ -105,6 +105,12 @@ enum sn_status sn_hfconfig_settle_rope(struct sn_yaml_doc *doc, double positions
         filter(doc->root, is_other, "rope_scaling"); /* none are scaled */
         return SN_OK;
     }
+    if (sn_yaml_find(doc->root, "latent") && sn_yaml_find(section, "mscale_all_dim") &&
+        !is_read(r, "mscale_all_dim"))
+        return sn_fail(err, SN_EINPUT,
+                       "%s: rope_parameters.mscale_all_dim: scales scores in this class, which is built for rope_type: yarn alone, "
+                       "not %s; want yarn, or leave it out",
+                       path, r->kind);
     filter(section, is_read, r);
     for (int i = 0; i < r->needed; i++)
         if (!sn_yaml_find(section, r->key[i]))

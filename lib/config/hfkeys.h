@@ -22,6 +22,8 @@ enum sn_hf_class {
                    * model.global_every; null: as `layers` says */
     SN_HF_DENSE, /* a list of the layers without experts beside those by the key `ours`: becomes
                   * model.experts.from, if it is the first ones; or null */
+    SN_HF_GROUPED, /* how experts are chosen: the first of `values` of all, which wants one group or null at the key
+                    * `ours`, or the second of groups */
     SN_HF_PART,   /* read by the key `ours`, which is of class LAYERS */
     SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
     SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */
@@ -66,7 +68,7 @@ struct sn_hf_key {
     /* Of USED: what is no number is one of these, up to one without words, or is refused; none:
      * texts are the same here. The first that means a word of ours is written for it. */
     struct sn_hf_word words[SN_HF_WORDS + 1];
-    bool is_written;  /* into files of ours */
+    bool is_written;  /* into files of ours; of REPEAT: what `ours` says */
     bool may_be_null; /* USED: with another default: as if we were to decide */
     bool is_list;     /* FIXED: may be a list, each of it one of `values` */
 };

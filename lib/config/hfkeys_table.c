@@ -397,6 +397,73 @@ static const struct sn_hf_key dots1_keys[] = {
     {.name = NULL},
 };
 
+/* Of both DeepSeeks; their code has norms of latents, with 1e-6 added whatever rms_norm_eps is, without a key for them. */
+static const struct sn_hf_key latent_keys[] = {
+    {USED("kv_lora_rank", "latent.kv_rank", "512")},
+    {USED("q_lora_rank", "latent.q_rank", "1536"), NULL_OK, WINDOW},
+    {USED("qk_nope_head_dim", "latent.nope_dim", "128")},
+    {USED("qk_rope_head_dim", "latent.rope_dim", "64")},
+    {USED("v_head_dim", "latent.v_dim", "128")},
+    {REPEAT("head_dim", "qk_rope_head_dim")},
+    {INERT("qk_head_dim", "follows from qk_nope_head_dim and qk_rope_head_dim")},
+    {USED("rms_norm_eps", "norm_eps", "1e-06")},
+    {USED("rope_theta", "rope_theta", "10000")},
+    {FIXED("attention_bias", "projections of latents have no biases here", "false")},
+    {FIXED("moe_layer_freq", "all layers from first_k_dense_replace on have experts here", "1")},
+    {INERT("ep_size", "how experts are dealt to ranks")},
+    {INERT("pretraining_tp", "products in slices, with the same sums")},
+    {INERT("output_router_logits", "what a call returns; here experts.aux_loss decides alone")},
+    {.name = NULL},
+};
+
+/* Weights of a token's experts are of a softmax of all. A balancing loss of each sequence is not built: ours is of a
+ * micro-batch. */
+static const struct sn_hf_key deepseek_v2_keys[] = {
+    {REPEAT("num_key_value_heads", "num_attention_heads")},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("n_routed_experts", "experts.count", "64")},
+    {ALIAS("num_experts", "n_routed_experts")},
+    {USED("num_experts_per_tok", "experts.top_k", REQUIRED)},
+    {USED("n_shared_experts", "experts.shared", "2")},
+    {USED("moe_intermediate_size", "ffn", "1407")},
+    {USED("intermediate_size", "dense_ffn", "11008")},
+    {USED("n_group", "experts.groups", "null")},
+    {USED("topk_group", "experts.top_groups", "null")},
+    {GROUPED("topk_method", "n_group", "greedy", "group_limited_greedy")},
+    {FIXED("scoring_func", "routers are of a softmax in this class here", "softmax")},
+    {USED("norm_topk_prob", "experts.unnormalised", "false"), .words = {{"false", "true"}}},
+    {USED("routed_scaling_factor", "experts.route_scale", "1.0")},
+    {USED("aux_loss_alpha", "experts.aux_loss", "0.001")},
+    {INERT("seq_aux", "a balancing loss is of a micro-batch here, not of each sequence")},
+    {USED("first_k_dense_replace", "experts.from", "0")},
+    {FIXED("mlp_bias", "projections have no biases here", "false")},
+    {.name = NULL},
+};
+
+static const struct sn_hf_key deepseek_v3_keys[] = {
+    {REPEAT("num_key_value_heads", "num_attention_heads"), .value = "128", WRITTEN},
+    {USED("max_position_embeddings", "seq", "4096")},
+    {USED("n_routed_experts", "experts.count", "256")},
+    {ALIAS("num_local_experts", "n_routed_experts")},
+    {USED("num_experts_per_tok", "experts.top_k", "8")},
+    {USED("n_shared_experts", "experts.shared", "1")},
+    {USED("moe_intermediate_size", "ffn", "2048")},
+    {USED("intermediate_size", "dense_ffn", "18432")},
+    {USED("n_group", "experts.groups", "8")},
+    {USED("topk_group", "experts.top_groups", "4")},
+    {FIXED("topk_method", "the choice goes by groups and a bias here", "noaux_tc")},
+    {FIXED("scoring_func", "routers are of sigmoids in this class here", "sigmoid")},
+    {USED("norm_topk_prob", "experts.unnormalised", "true"), NEGATED},
+    {USED("routed_scaling_factor", "experts.route_scale", "2.5")},
+    {INERT("aux_loss_alpha", "how it was trained; a bias balances experts here")},
+    {INERT("seq_aux", "how it was trained; a bias balances experts here")},
+    {USED("first_k_dense_replace", "experts.from", "3")},
+    {FIXED("rope_interleave", "neighbours are turned here, not halves of a head", "true")},
+    {FIXED("num_nextn_predict_layers", "blocks that predict a token further on are left out, and there is at most one", "0", "1"), WRITTEN},
+    {ALIAS("num_mtp_layers", "num_nextn_predict_layers")},
+    {.name = NULL},
+};
+
 #define DENSE  swiglu_keys, dense_keys
 #define ROTARY whole_heads_keys, sn_hf_rope_type_keys, sn_hf_rope_keys, sn_hf_base_keys
 
@@ -414,6 +481,8 @@ const struct sn_hf_type sn_hf_types[] = {
     {"qwen3_moe", SN_QWEN3_MOE, "Qwen3MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen3_moe_keys, ROTARY}},
     {"qwen2_moe", SN_QWEN2_MOE, "Qwen2MoeForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, qwen2_moe_keys, ROTARY}},
     {"dots1", SN_DOTS1, "Dots1ForCausalLM", {swiglu_keys, untied_keys, head_dim_keys, dots1_keys, ROTARY}},
+    {"deepseek_v2", SN_DEEPSEEK_V2, "DeepseekV2ForCausalLM", {swiglu_keys, untied_keys, latent_keys, deepseek_v2_keys, ROTARY}},
+    {"deepseek_v3", SN_DEEPSEEK_V3, "DeepseekV3ForCausalLM", {swiglu_keys, untied_keys, latent_keys, deepseek_v3_keys, ROTARY}},
     {"olmo2", SN_OLMO2, "Olmo2ForCausalLM", {DENSE, untied_keys, head_dim_keys, olmo2_keys, ROTARY}},
     {"phi3", SN_PHI3, "Phi3ForCausalLM", {DENSE, untied_keys, head_dim_keys, phi3_keys, sn_hf_rope_keys, sn_hf_base_keys}},
     {"gemma2", SN_GEMMA2, "Gemma2ForCausalLM", {gemma_keys, tied_keys, gemma2_keys, ROTARY}},

@@ -39,6 +39,8 @@
     .words = {{"default", "default"}, {"linear", "linear"}, {"dynamic", "dynamic"},                \
               {"yarn", "yarn"},       {"llama3", "llama3"}, {"longrope", "longrope"}}
 #define DENSE_LAYERS(key, of) .name = (key), .class = SN_HF_DENSE, .ours = (of)
+#define GROUPED(key, of, all, grouped)                                                             \
+    .name = (key), .class = SN_HF_GROUPED, .ours = (of), .values = {(all), (grouped)}
 #define EVERY(key, of) .name = (key), .class = SN_HF_EVERY, .ours = (of)
 #define REQUIRED NULL
 

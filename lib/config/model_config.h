@@ -37,6 +37,15 @@ struct sn_experts_config {  /* of a layer that has experts */
     double mixer_range; /* of a sparsemixer: how near the largest logit what may be drawn is */
 };
 
+/* Multi-head latent attention (DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1): queries, keys and values are
+ * products of latents, and a part of each key, which alone is rotated, is that of all heads. */
+struct sn_latent_config {
+    int kv;         /* width of the latent of keys and values; 0: attention has none */
+    int q;          /* of that of queries; 0: queries are a product of the block's input */
+    int nope, rope; /* features of a head of q and k that are not rotated, and of those behind them */
+    int v;          /* features of a head of v */
+};
+
 /* Numbers, for example one for each pair of features of a head that is rotated. */
 enum { SN_FLOATS_MAX = 128 };
 struct sn_floats {
@@ -72,6 +81,7 @@ struct sn_model_config {
     enum sn_family family;
     int layers, hidden, heads, kv_heads, ffn, vocab, seq; /* all resolved, > 0 */
     int head_dim;                                         /* 0: hidden / heads */
+    struct sn_latent_config latent;
     int dense_ffn; /* inner width where some layers have experts, of those without; 0: ffn */
     enum sn_activation activation;
     bool attention_bias; /* of q, k, v and o, in families that have none */
@@ -98,19 +108,38 @@ struct sn_model_config {
     struct sn_experts_config experts;
 };
 
-/* Features of a head. */
+static inline bool sn_model_has_latents(const struct sn_model_config *m)
+{
+    return m->latent.kv > 0;
+}
+/* Features of a head of q and of k. */
 static inline int sn_model_head_dim(const struct sn_model_config *m)
 {
+    if (sn_model_has_latents(m))
+        return m->latent.nope + m->latent.rope;
     return m->head_dim > 0 ? m->head_dim : m->hidden / m->heads;
+}
+/* Features of a head of v. */
+static inline int sn_model_value_dim(const struct sn_model_config *m)
+{
+    return sn_model_has_latents(m) ? m->latent.v : sn_model_head_dim(m);
 }
 /* Features of all query heads. */
 static inline int sn_model_query_width(const struct sn_model_config *m)
 {
-    return m->head_dim > 0 ? m->heads * m->head_dim : m->hidden;
+    bool own = m->head_dim > 0 || sn_model_has_latents(m);
+    return own ? m->heads * sn_model_head_dim(m) : m->hidden;
+}
+/* Features that attention gives. */
+static inline int sn_model_value_width(const struct sn_model_config *m)
+{
+    return sn_model_has_latents(m) ? m->heads * m->latent.v : sn_model_query_width(m);
 }
 /* Features of a head that the rotary embedding turns. */
 static inline int sn_model_rotated(const struct sn_model_config *m)
 {
+    if (sn_model_has_latents(m))
+        return m->latent.rope;
     return (int)(m->rotary_pct * sn_model_head_dim(m) + 1e-9); /* 0.58 of 100 is 57.99999... */
 }
 /* Inner width of the shared experts together. */

@@ -115,7 +115,7 @@ static enum sn_status heads_divide_hidden(const struct sn_config *c, const struc
 {
     const struct sn_model_config *m = &c->model;
     char near[SN_NEAR_SIZE];
-    if (m->head_dim > 0 || m->hidden % m->heads == 0)
+    if (m->head_dim > 0 || sn_model_has_latents(m) || m->hidden % m->heads == 0)
         return SN_OK;
     return sn_settings_fail(s, "model.heads", err,
                             "%d does not divide model.hidden (%d); nearest that do: %s", m->heads,
@@ -394,7 +394,8 @@ static struct sn_text_place place_of(const struct sn_settings *s, const char *ke
 
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)
 {
-    static sn_rule *const rules[] = {heads_divide_hidden,
+    static sn_rule *const rules[] = {sn_rule_latents,
+                                     heads_divide_hidden,
                                      kv_heads_divide_heads,
                                      sn_rule_rotary,
                                      sn_rule_rope_scaling,

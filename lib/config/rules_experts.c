@@ -143,12 +143,13 @@ enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settin
                                 "loss-free moves by what experts were chosen, but with router: "
                                 "dense nothing is chosen in training; want bias: none, or router: "
                                 "softmax");
-    /* Counts of a step are fp32 sums, of whole numbers while they are exact. */
-    if (x->bias != SN_BIAS_NONE && (int64_t)c->train.global_batch * m->seq > 1 << 24)
+    /* Counts of a step are fp32 sums, exact up to 2^24: one that is not is far above the mean. */
+    int64_t mean = (int64_t)c->train.global_batch * m->seq * x->top_k / x->count;
+    if (x->bias != SN_BIAS_NONE && mean > 1 << 24)
         return sn_settings_fail(s, "model.experts.bias", err,
-                                "counts the tokens of a step, at most %d, but train.global_batch x "
-                                "model.seq is %lld; want fewer, or none",
-                                1 << 24, (long long)c->train.global_batch * m->seq);
+                                "counts an expert's tokens of a step, at most %d on average, but "
+                                "train.global_batch x model.seq x top_k / count is %lld; want fewer, or none",
+                                1 << 24, (long long)mean);
     if (m->share_layers > 1 && sn_model_mixes_layers(m))
         return sn_settings_fail(s, "model.share_layers", err,
                                 "%d would share weights between layers with and without experts "

@@ -1,9 +1,62 @@
-/* rules_rope.c - what the rotary embedding goes with. */
+/* rules_rope.c - what attention of latents, and the rotary embedding, go with. */
 #include "lib/config/hfconfig.h"
 #include "lib/config/keys.h"
 #include "lib/config/settings.h"
 
 #include <string.h>
+
+/* A key that a model of latents does not read, or that is not built for it yet, and what to do; NULL: none. */
+static const char *misfit_of_latents(const struct sn_config *c, const struct sn_settings *s,
+                                     const char **what)
+{
+    const struct sn_model_config *m = &c->model;
+    const struct {
+        const char *key, *what;
+        bool is_set;
+    } all[] = {{"model.head_dim", "heads are model.latent.nope_dim + rope_dim wide; leave it out",
+                sn_settings_get(s, "model.head_dim") != NULL},
+               {"model.rotary_pct", "model.latent.rope_dim says what is rotated; leave it out",
+                m->rotary_pct != 1},
+               {"model.attention_bias", "projections of latents have no biases; want false",
+                m->attention_bias},
+               {"layout.tensor_x", "does not go with attention of latents yet; use 1",
+                c->layout.tensor_x > 1},
+               {"run.bits", "all does not go with attention of latents yet; use layout",
+                sn_config_exact(c)}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i].is_set) {
+            *what = all[i].what;
+            return all[i].key;
+        }
+    return NULL;
+}
+
+static bool has_latents(enum sn_family f)
+{
+    return sn_family_traits(f)->latents;
+}
+
+enum sn_status sn_rule_latents(const struct sn_config *c, const struct sn_settings *s,
+                               struct sn_err *err)
+{
+    static const char *const keys[] = {"model.latent.kv_rank", "model.latent.q_rank",
+                                       "model.latent.nope_dim", "model.latent.rope_dim",
+                                       "model.latent.v_dim"};
+    const char *family = sn_family_name(c->model.family), *what;
+    char names[SN_FAMILIES_SIZE];
+    for (size_t i = 0; !has_latents(c->model.family) && i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (sn_settings_get(s, keys[i]))
+            return sn_settings_fail(s, keys[i], err, "is of family %s, not %s; leave it out",
+                                    sn_families_that(names, has_latents), family);
+    if (!has_latents(c->model.family))
+        return SN_OK;
+    if (!sn_model_has_latents(&c->model))
+        return sn_settings_fail(s, keys[0], err,
+                                "missing; family %s wants the width of its latents, such as 512",
+                                family);
+    const char *key = misfit_of_latents(c, s, &what);
+    return key ? sn_settings_fail(s, key, err, "%s", what) : SN_OK;
+}
 
 enum sn_status sn_rule_rotary(const struct sn_config *c, const struct sn_settings *s,
                               struct sn_err *err)
@@ -22,6 +75,10 @@ enum sn_status sn_rule_rotary(const struct sn_config *c, const struct sn_setting
     }
     if (rotated >= 2 && rotated % 2 == 0)
         return SN_OK;
+    if (sn_model_has_latents(m))
+        return sn_settings_fail(s, "model.latent.rope_dim", err,
+                                "%d, but the rotary embedding turns pairs; want an even number",
+                                rotated);
     if (m->rotary_pct == 1)
         return sn_settings_fail(
             s, "model.heads", err,

@@ -59,8 +59,8 @@ sn_rule sn_rule_feedback, sn_rule_difference, sn_rule_rows, sn_rule_replica_node
 sn_rule sn_rule_low_rank;
 /* What run.bits goes with (rules_bits.c). */
 sn_rule sn_rule_bits;
-/* What the rotary embedding goes with (rules_rope.c). */
-sn_rule sn_rule_rotary, sn_rule_rope_scaling;
+/* What attention of latents, and the rotary embedding, go with (rules_rope.c). */
+sn_rule sn_rule_latents, sn_rule_rotary, sn_rule_rope_scaling;
 /* rules_experts.c */
 enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_settings *s,
                                  struct sn_err *err);

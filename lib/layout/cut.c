@@ -28,6 +28,10 @@ static const struct {
 } points[] = {
     {"embed", WORDS},
     {"attn.qkv", QKV},
+    {"attn.q", LINEAR}, /* of latents: rows of whole heads, for the ranks divide these */
+    {"attn.q_b", LINEAR},
+    {"attn.kv_b", LINEAR},
+    {"attn.join", INSIDE},
     {"attn.qk_norm", OF_HEADS},
     {"attn.wide_norm", OF_FEATURES},
     {"attn.rope", INSIDE},

@@ -170,6 +170,24 @@ static inline struct sn_corner sn_corner(const struct sn_slab *t, int64_t cols)
 enum sn_status sn_are_rectangles(const struct sn_visit *s, const struct sn_slabs *slabs,
                                  int64_t cols);
 
+/* Rows of an operand (rules_attention.c). */
+struct sn_row_run {
+    int64_t row, n;       /* rows of the operand */
+    int64_t sample, from; /* of the first one: its sample, and its position there */
+};
+/* An operand, as rectangles. Caller finishes m->slabs. */
+struct sn_matrix {
+    struct sn_slabs slabs;
+    int64_t cols;
+};
+enum sn_status sn_matrix_load(const struct sn_visit *s, int in, struct sn_matrix *m);
+/* What lies in a run's rows and n columns from `col` on: one slab, or it is a fault. */
+enum sn_status sn_matrix_look(const struct sn_visit *s, const struct sn_matrix *m,
+                              const struct sn_row_run *r, int64_t col, int64_t n, struct sn_slab *out);
+/* A result at some rows and columns of an operand of `cols` columns. */
+struct sn_slab sn_result_at(const struct sn_slab *like, const struct sn_row_run *r, int64_t col, int64_t n,
+                            int64_t cols);
+
 /* Parts of operands of one shape that lie in the same place. */
 enum { SN_ZIP_MOST = 8 };
 struct sn_zip {
@@ -207,7 +225,8 @@ sn_rule *sn_rule_of(int kind);
 sn_rule sn_rule_gemm, sn_rule_colsum, sn_rule_embed, sn_rule_embed_grad, sn_rule_pos_grad;
 sn_rule sn_rule_head_norm, sn_rule_head_norm_dx, sn_rule_head_norm_dw;
 sn_rule sn_rule_norm, sn_rule_norm_dx, sn_rule_norm_dw, sn_rule_norm_part, sn_rule_norm_dx_part;
-sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_rope;
+sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_rope, sn_rule_mla_join,
+    sn_rule_mla_join_dx;
 sn_rule sn_rule_cross_entropy, sn_rule_ce_part;
 sn_rule sn_rule_zero, sn_rule_copy, sn_rule_add, sn_rule_scale, sn_rule_gate, sn_rule_gate_dx, sn_rule_act, sn_rule_act_dx,
     sn_rule_swiglu, sn_rule_swiglu_dx, sn_rule_noise, sn_rule_transpose;

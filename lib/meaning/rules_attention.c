@@ -10,24 +10,13 @@
  */
 #include "lib/meaning/inner.h"
 
-struct run {
-    int64_t row, n;       /* rows of the operand */
-    int64_t sample, from; /* of the first one: its sample, and its position there */
-};
-
-/* Rows of an operand, and what they hold in some of its columns. */
-struct matrix {
-    struct sn_slabs slabs;
-    int64_t cols;
-};
-
 /* One run of queries with one run of keys, and one head of keys. */
 struct pair {
-    struct run q, k;
+    struct sn_row_run q, k;
     int head; /* of keys, of this rank */
 };
 
-static enum sn_status load(const struct sn_visit *s, int in, struct matrix *m)
+enum sn_status sn_matrix_load(const struct sn_visit *s, int in, struct sn_matrix *m)
 {
     m->cols = s->op->in[in].cols;
     SN_TRY(sn_read(s, in, &m->slabs));
@@ -42,7 +31,7 @@ static int64_t dealt(const struct sn_position_attr *a)
 }
 
 /* The run that begins with a row; false: no slab has that row, or it is of no tokens. */
-static bool next_run(const struct sn_visit *s, const struct matrix *m, int64_t row, struct run *out)
+static bool next_run(const struct sn_visit *s, const struct sn_matrix *m, int64_t row, struct sn_row_run *out)
 {
     int64_t seq = s->op->attr.position.seq, chunk = dealt(&s->op->attr.position);
     for (int i = 0; i < m->slabs.n; i++) {
@@ -52,14 +41,13 @@ static bool next_run(const struct sn_visit *s, const struct matrix *m, int64_t r
             continue;
         int64_t token = t->first[SN_SLAB_ROWS] + row - first, to_end = chunk - token % chunk;
         int64_t left = first + t->rows - row;
-        *out = (struct run){row, left < to_end ? left : to_end, token / seq, token % seq};
+        *out = (struct sn_row_run){row, left < to_end ? left : to_end, token / seq, token % seq};
         return true;
     }
     return false;
 }
 
-/* What lies in a run's rows and some columns: one slab, or it is a fault. */
-static enum sn_status look(const struct sn_visit *s, const struct matrix *m, const struct run *r,
+enum sn_status sn_matrix_look(const struct sn_visit *s, const struct sn_matrix *m, const struct sn_row_run *r,
                            int64_t col, int64_t n, struct sn_slab *out)
 {
     struct sn_area want = {r->row * m->cols + col, r->n, n, r->n > 1 ? m->cols : n};
@@ -83,14 +71,14 @@ static int heads_of_key(const struct sn_visit *s)
     return a->heads / a->kv_heads;
 }
 
-/* Heads of queries that read this head of keys, by their numbers in the model. */
+/* Heads of queries that read this head of keys or values, each `width` wide, by their numbers in the model. */
 static enum sn_status check_heads(const struct sn_visit *s, const struct sn_slab *q,
-                                  const struct sn_slab *k)
+                                  const struct sn_slab *k, int64_t width)
 {
     const struct sn_model_config *m = &s->m->config->model;
     int64_t d = s->op->attr.attention.head_dim, per_key = m->heads / m->kv_heads;
     int64_t first = q->first[SN_SLAB_COLS] / d, last = first + q->cols / d - 1,
-            key = k->first[SN_SLAB_COLS] / d;
+            key = k->first[SN_SLAB_COLS] / width;
     if (q->value == 0 || (first / per_key == key && last / per_key == key))
         return SN_OK;
     return sn_visit_fault(s, "lets query heads %lld to %lld read key head %lld", (long long)first,
@@ -132,8 +120,7 @@ static uint64_t share_of_queries(const struct sn_visit *s, const struct pair *p,
     return sn_field_mul(share(length(s, from, end), whole), of_heads);
 }
 
-/* A result at some rows and columns of an operand of `cols` columns. */
-static struct sn_slab result_at(const struct sn_slab *like, const struct run *r, int64_t col,
+struct sn_slab sn_result_at(const struct sn_slab *like, const struct sn_row_run *r, int64_t col,
                                 int64_t n, int64_t cols)
 {
     struct sn_slab t = *like;
@@ -144,11 +131,26 @@ static struct sn_slab result_at(const struct sn_slab *like, const struct run *r,
     return t;
 }
 
+/* Of values that are as wide as keys, what attention gives has the coordinates of its queries; of latents
+ * those that the values have. `col` counts columns of queries. */
+static struct sn_slab output_at(const struct sn_visit *s, const struct sn_slab *q, const struct sn_row_run *r,
+                                int64_t col, int64_t cols)
+{
+    const struct sn_attention_attr *a = &s->op->attr.attention;
+    int64_t d = a->head_dim, e = sn_v_dim(a);
+    struct sn_slab t = sn_result_at(q, r, col / d * e, q->cols / d * e, cols);
+    if (a->v_dim > 0) {
+        t.space[SN_SLAB_COLS] = SN_SPACE_VALUES;
+        t.first[SN_SLAB_COLS] = q->first[SN_SLAB_COLS] / d * e;
+    }
+    return t;
+}
+
 /* --- walks over pairs ------------------------------------------------------------------------- */
 
 struct walk {
     const struct sn_visit *s;
-    struct matrix q, k, v, o, d_o, lse, starts;
+    struct sn_matrix q, k, v, o, d_o, lse, starts;
     struct sn_slabs out[3];
 };
 typedef enum sn_status on_pair(struct walk *w, const struct pair *p);
@@ -180,11 +182,11 @@ static enum sn_status load_inputs(struct walk *w, int starts)
 {
     const struct sn_visit *s = w->s;
     const struct sn_position_attr *a = &s->op->attr.position;
-    SN_TRY(load(s, SN_ATTENTION_Q, &w->q));
-    SN_TRY(load(s, SN_ATTENTION_K, &w->k));
-    SN_TRY(load(s, SN_ATTENTION_V, &w->v));
+    SN_TRY(sn_matrix_load(s, SN_ATTENTION_Q, &w->q));
+    SN_TRY(sn_matrix_load(s, SN_ATTENTION_K, &w->k));
+    SN_TRY(sn_matrix_load(s, SN_ATTENTION_V, &w->v));
     if (sn_has_in(s, starts))
-        SN_TRY(load(s, starts, &w->starts));
+        SN_TRY(sn_matrix_load(s, starts, &w->starts));
     SN_TRY(sn_check_positions(s, &w->q.slabs, w->q.cols, a->context_rank));
     SN_TRY(sn_check_positions(s, &w->k.slabs, w->k.cols, a->key_rank));
     return sn_check_positions(s, &w->v.slabs, w->v.cols, a->key_rank);
@@ -212,12 +214,12 @@ static enum sn_status look_at_starts(struct walk *w, const struct pair *p, struc
 {
     const struct sn_position_attr *a = &w->s->op->attr.position;
     int64_t here = p->q.row / sn_rows_per_sample(a) * a->seq + p->q.from;
-    struct run at = {.row = here, .n = p->q.n};
+    struct sn_row_run at = {.row = here, .n = p->q.n};
     struct sn_slab t;
     x->name = 0;
     if (w->starts.slabs.n == 0)
         return SN_OK;
-    SN_TRY(look(w->s, &w->starts, &at, 0, 1, &t));
+    SN_TRY(sn_matrix_look(w->s, &w->starts, &at, 0, 1, &t));
     if (t.space[0] != SN_SPACE_TOKENS || t.first[0] != p->q.sample * a->seq + p->q.from)
         return sn_visit_fault(w->s, "reads where documents of other tokens than its queries begin");
     x->name = t.value;
@@ -227,15 +229,15 @@ static enum sn_status look_at_starts(struct walk *w, const struct pair *p, struc
 static enum sn_status look_at(struct walk *w, const struct pair *p, struct three *x)
 {
     const struct sn_visit *s = w->s;
-    int64_t d = s->op->attr.attention.head_dim;
+    int64_t d = s->op->attr.attention.head_dim, e = sn_v_dim(&s->op->attr.attention);
     x->n = heads_of_key(s) * d;
     x->col = p->head * x->n;
     SN_TRY(look_at_starts(w, p, x));
-    SN_TRY(look(s, &w->q, &p->q, x->col, x->n, &x->q));
-    SN_TRY(look(s, &w->k, &p->k, p->head * d, d, &x->k));
-    SN_TRY(look(s, &w->v, &p->k, p->head * d, d, &x->v));
-    SN_TRY(check_heads(s, &x->q, &x->k));
-    return check_heads(s, &x->q, &x->v);
+    SN_TRY(sn_matrix_look(s, &w->q, &p->q, x->col, x->n, &x->q));
+    SN_TRY(sn_matrix_look(s, &w->k, &p->k, p->head * d, d, &x->k));
+    SN_TRY(sn_matrix_look(s, &w->v, &p->k, p->head * e, e, &x->v));
+    SN_TRY(check_heads(s, &x->q, &x->k, d));
+    return check_heads(s, &x->q, &x->v, e);
 }
 
 static uint64_t name_of(const struct sn_visit *s, uint64_t what, const struct three *x)
@@ -259,11 +261,11 @@ static enum sn_status forward(struct walk *w, const struct pair *p)
     SN_TRY(look_at(w, p, &x));
     uint64_t values[] = {x.q.value, x.k.value, x.v.value}, part = share_of_keys(s, p);
     int64_t d = s->op->attr.attention.head_dim, heads = heads_of_key(s);
-    struct sn_slab o = result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_O].cols);
+    struct sn_slab o = output_at(s, &x.q, &p->q, x.col, s->op->out[SN_ATTENTION_O].cols);
     o.value = sn_field_mul(sn_function(name_of(s, 0, &x), values, 3), part);
     SN_TRY(sn_collect(s, &w->out[0], &o));
     struct sn_slab lse =
-        result_at(&x.q, &p->q, p->head * heads, heads, s->op->out[SN_ATTENTION_LSE].cols);
+        sn_result_at(&x.q, &p->q, p->head * heads, heads, s->op->out[SN_ATTENTION_LSE].cols);
     lse.space[SN_SLAB_COLS] = SN_SPACE_HEADS;
     lse.first[SN_SLAB_COLS] /= d;
     lse.value = sn_field_mul(sn_function(name_of(s, 1, &x), values, 2), part);
@@ -287,21 +289,22 @@ static enum sn_status backward(struct walk *w, const struct pair *p)
     const struct sn_visit *s = w->s;
     struct three x;
     struct sn_slab o, d_o, lse;
-    int64_t d = s->op->attr.attention.head_dim, heads = heads_of_key(s);
+    int64_t heads = heads_of_key(s), e = sn_v_dim(&s->op->attr.attention);
+    int64_t width[] = {s->op->attr.attention.head_dim, e};
     SN_TRY(look_at(w, p, &x));
-    SN_TRY(look(s, &w->o, &p->q, x.col, x.n, &o));
-    SN_TRY(look(s, &w->d_o, &p->q, x.col, x.n, &d_o));
-    SN_TRY(look(s, &w->lse, &p->q, p->head * heads, heads, &lse));
+    SN_TRY(sn_matrix_look(s, &w->o, &p->q, p->head * heads * e, heads * e, &o));
+    SN_TRY(sn_matrix_look(s, &w->d_o, &p->q, p->head * heads * e, heads * e, &d_o));
+    SN_TRY(sn_matrix_look(s, &w->lse, &p->q, p->head * heads, heads, &lse));
     if (o.first[0] != x.q.first[0] || d_o.first[0] != x.q.first[0] || lse.first[0] != x.q.first[0])
         return sn_visit_fault(s, "reads results and gradients of other tokens than its queries");
     uint64_t values[] = {x.q.value, x.k.value, x.v.value, o.value, d_o.value, lse.value};
-    struct sn_slab dq = result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_DX_DQ].cols);
+    struct sn_slab dq = sn_result_at(&x.q, &p->q, x.col, x.n, s->op->out[SN_ATTENTION_DX_DQ].cols);
     dq.value = sn_field_mul(sn_function(name_of(s, 2, &x), values, 6), share_of_keys(s, p));
     SN_TRY(sn_collect(s, &w->out[0], &dq));
     uint64_t part = share_of_queries(s, p, &x.q);
     const struct sn_slab *of[] = {&x.k, &x.v};
     for (int i = 0; i < 2; i++) {
-        struct sn_slab t = result_at(of[i], &p->k, p->head * d, d, s->op->out[1 + i].cols);
+        struct sn_slab t = sn_result_at(of[i], &p->k, p->head * width[i], width[i], s->op->out[1 + i].cols);
         t.value = sn_field_mul(sn_function(name_of(s, 3 + (uint64_t)i, &x), values, 6), part);
         SN_TRY(sn_collect(s, &w->out[1 + i], &t));
     }
@@ -313,11 +316,11 @@ enum sn_status sn_rule_attention_dx(const struct sn_visit *s)
     struct walk w = {.s = s};
     enum sn_status st = load_inputs(&w, SN_ATTENTION_DX_STARTS);
     if (st == SN_OK)
-        st = load(s, SN_ATTENTION_DX_O, &w.o);
+        st = sn_matrix_load(s, SN_ATTENTION_DX_O, &w.o);
     if (st == SN_OK)
-        st = load(s, SN_ATTENTION_DX_DO, &w.d_o);
+        st = sn_matrix_load(s, SN_ATTENTION_DX_DO, &w.d_o);
     if (st == SN_OK)
-        st = load(s, SN_ATTENTION_DX_LSE, &w.lse);
+        st = sn_matrix_load(s, SN_ATTENTION_DX_LSE, &w.lse);
     if (st == SN_OK)
         st = for_pairs(&w, backward);
     for (int i = 0; i < 3 && st == SN_OK; i++)
@@ -341,6 +344,8 @@ enum sn_status sn_rule_rope(const struct sn_visit *s)
         st = sn_check_positions(s, &x, v->cols, s->op->attr.position.context_rank);
     uint64_t name = sn_name_float(sn_name(SN_OP_ROPE, s->op->attr.inverse), a->theta);
     name = sn_name_float(name, a->amplitude);
+    if (a->rotary_from > 0 || a->interleaved)
+        name = sn_field_mix(name, 2 * (uint64_t)a->rotary_from + a->interleaved);
     for (int i = 0; a->frequencies && i < a->rotary_dim / 2; i++)
         name = sn_name_float(name, (float)a->frequencies[i]);
     uint64_t turn = sn_field_of(sn_field_mix(name, (uint64_t)a->rotary_dim));

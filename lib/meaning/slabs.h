@@ -27,6 +27,9 @@ enum {
     SN_SPACE_HEADS,
     SN_SPACE_POSITIONS,
     SN_SPACE_EXPERTS,
+    SN_SPACE_KEYS_VALUES, /* what is of latents: k and v of all heads, without what their keys share */
+    SN_SPACE_SHARED_KEY,  /* that */
+    SN_SPACE_VALUES,      /* features that attention gives, of all heads */
     SN_NSPACES
 };
 

@@ -96,7 +96,9 @@ enum sn_status sn_visit_no_memory(const struct sn_visit *s)
 static const char *space_name(const struct sn_meaning *m, int space, char *room, size_t size)
 {
     static const char *const fixed[] = {"row",   "tokens",    "columns",
-                                        "heads", "positions", "experts"};
+                                        "heads", "positions", "experts",
+                                        "features of keys and values", "features of shared keys",
+                                        "features of values"};
     if (space < SN_NSPACES)
         return space < 0 ? "zeros" : fixed[space];
     int p = 0;

@@ -37,6 +37,8 @@ uint32_t sn_model_sites(const struct sn_model_config *c);
  * model's memory. NULL: they are not. And what sines and cosines are multiplied by. */
 const double *sn_rope_frequencies(struct sn_model_builder *b);
 double sn_rope_amplitude(const struct sn_model_config *c);
+/* What scores are multiplied by beside one over the root of a head's width. */
+double sn_rope_score_scale(const struct sn_model_config *c);
 /* families.c: the nodes of a model of any family. */
 void sn_family_build(struct sn_model_builder *b);
 /* experts.c: router and experts of a layer, which read x; the weights are those of layer `owner`.

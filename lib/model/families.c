@@ -50,7 +50,7 @@ static enum sn_init init_of_norms(const struct sn_model_builder *b)
     return b->traits->norm_shift == 1 ? SN_INIT_ZEROS : SN_INIT_ONES;
 }
 
-static int norm(struct sn_model_builder *b, int x, const char *which)
+static int norm_of(struct sn_model_builder *b, int x, const char *which, int64_t d, double eps)
 {
     enum sn_node_kind kind = b->traits->norm == SN_RMSNORM ? SN_NODE_RMSNORM : SN_NODE_LAYERNORM;
     char name[96];
@@ -58,7 +58,6 @@ static int norm(struct sn_model_builder *b, int x, const char *which)
     char number[16] = "";
     if (b->layer >= 0)
         (void)snprintf(number, sizeof(number), "%d.", owner(b));
-    int64_t d = b->config->hidden;
     (void)snprintf(name, sizeof(name), "%s%s%s.weight", prefix, number, which);
     int w = single(b, d, 1, init_of_norms(b), 0, name);
     int bias = -1;
@@ -73,9 +72,14 @@ static int norm(struct sn_model_builder *b, int x, const char *which)
     n->out = y;
     n->param[0] = w;
     n->param[1] = bias;
-    n->attr.eps = (float)b->config->norm_eps;
+    n->attr.eps = (float)eps;
     n->attr.shift = (float)b->traits->norm_shift;
     return y;
+}
+
+static int norm(struct sn_model_builder *b, int x, const char *which)
+{
+    return norm_of(b, x, which, b->config->hidden, b->config->norm_eps);
 }
 
 /* y = x W^T (+ b) at a point of the current layer. The logical tensors of the weight are given; a
@@ -217,40 +221,92 @@ static int rotated(struct sn_model_builder *b, int qkv, int64_t cols)
     n->attr.attention.heads = c->heads + c->kv_heads;
     n->attr.attention.head_dim = (int32_t)sn_model_head_dim(c);
     n->attr.attention.rotary_dim = sn_model_rotated(c);
+    n->attr.attention.rotary_from = sn_model_has_latents(c) ? c->latent.nope : 0;
+    n->attr.attention.interleaved = sn_model_has_latents(c);
     n->attr.attention.theta = (float)(local ? c->rope_local_theta : c->rope_theta);
     n->attr.attention.frequencies = local ? NULL : sn_rope_frequencies(b);
     n->attr.attention.amplitude = amplitude == 1 ? 0 : (float)amplitude;
     return y;
 }
 
-static int attention(struct sn_model_builder *b, int x)
+/* x W^T, of a matrix that is one tensor. */
+static int product(struct sn_model_builder *b, int x, int64_t cols, int64_t rows, const char *point)
+{
+    struct sn_param w =
+        param(cols, SN_INIT_NORMAL, b->config->init_std, "layers.%d.%s.weight", owner(b), point);
+    sn_model_tensor(b, &w, rows, "layers.%d.%s.weight", owner(b), point);
+    return linear(b, SN_LINEAR_QKV, x, &w, point);
+}
+
+/* q | k | v of latents c (DeepSeek-AI, arXiv 2405.04434, 2.1), of which norms have an eps of their own:
+ *
+ *   q = W_q_b norm(W_q_a x), or W_q x; k' | v of each head = W_kv_b norm(W_kv_a x);
+ *   k = k' | W_k_rope x, the same for all heads
+ */
+static int of_latents(struct sn_model_builder *b, int x)
+{
+    static const double eps = 1e-6;
+    const struct sn_model_config *c = b->config;
+    const struct sn_latent_config *a = &c->latent;
+    int64_t d = c->hidden, q_cols = sn_model_query_width(c);
+    int q;
+    if (a->q > 0) {
+        q = norm_of(b, product(b, x, d, a->q, "attn.q_a"), "attn.q_a_norm", a->q, eps);
+        q = product(b, q, a->q, q_cols, "attn.q_b");
+    } else {
+        q = product(b, x, d, q_cols, "attn.q");
+    }
+    int kv = norm_of(b, product(b, x, d, a->kv, "attn.kv_a"), "attn.kv_a_norm", a->kv, eps);
+    int r = product(b, x, d, a->rope, "attn.k_rope");
+    kv = product(b, kv, a->kv, (int64_t)c->heads * (a->nope + a->v), "attn.kv_b");
+    struct sn_node *n;
+    int y = unary(b, SN_NODE_JOIN, q, 2 * q_cols + sn_model_value_width(c), "attn.join", &n);
+    n->in[1] = kv;
+    n->in[2] = r;
+    n->attr.attention.heads = n->attr.attention.kv_heads = c->heads;
+    n->attr.attention.head_dim = sn_model_head_dim(c);
+    n->attr.attention.v_dim = a->v;
+    return y;
+}
+
+/* q | k | v of the block's input, with norms of what the family has some of. */
+static int of_input(struct sn_model_builder *b, int x)
 {
     const struct sn_model_config *c = b->config;
-    int64_t d = c->hidden, width = sn_model_head_dim(c), q = sn_model_query_width(c);
-    int64_t kv = width * c->kv_heads;
-    double std = c->init_std;
+    int64_t q = sn_model_query_width(c), kv = (int64_t)sn_model_head_dim(c) * c->kv_heads;
     int l = owner(b);
-    struct sn_param wqkv = param(d, SN_INIT_NORMAL, std, "layers.%d.attn.qkv.weight", l);
+    struct sn_param wqkv =
+        param(c->hidden, SN_INIT_NORMAL, c->init_std, "layers.%d.attn.qkv.weight", l);
     sn_model_tensor(b, &wqkv, q, "layers.%d.attn.q.weight", l);
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.k.weight", l);
     sn_model_tensor(b, &wqkv, kv, "layers.%d.attn.v.weight", l);
     int qkv = head_norms(b, linear(b, SN_LINEAR_QKV, x, &wqkv, "attn.qkv"), q + 2 * kv);
-    qkv = wide_norms(b, qkv, q, kv);
+    return wide_norms(b, qkv, q, kv);
+}
+
+static int attention(struct sn_model_builder *b, int x)
+{
+    const struct sn_model_config *c = b->config;
+    int64_t width = sn_model_head_dim(c), v = sn_model_value_width(c);
+    int64_t cols = sn_model_query_width(c) + width * c->kv_heads +
+                   (int64_t)sn_model_value_dim(c) * c->kv_heads;
     struct sn_node *n;
-    qkv = rotated(b, qkv, q + 2 * kv);
-    int o = unary(b, SN_NODE_ATTENTION, qkv, q, "attn.core", &n);
+    int qkv = rotated(b, sn_model_has_latents(c) ? of_latents(b, x) : of_input(b, x), cols);
+    int o = unary(b, SN_NODE_ATTENTION, qkv, v, "attn.core", &n);
     n->attr.attention.heads = c->heads;
     n->attr.attention.kv_heads = c->kv_heads;
     n->attr.attention.head_dim = (int32_t)width;
+    n->attr.attention.v_dim = sn_model_has_latents(c) ? c->latent.v : 0;
     n->attr.attention.scale =
-        (float)(c->attention_scale > 0 ? c->attention_scale : 1.0 / sqrt((double)width));
+        (float)(c->attention_scale > 0 ? c->attention_scale
+                                       : sn_rope_score_scale(c) / sqrt((double)width));
     n->attr.attention.window = sn_layer_window(c, b->layer);
     n->attr.attention.cap = (float)c->score_cap;
     n->attr.random.drop = (float)c->dropout;
     n->attr.random.site = sn_model_site(b, 0);
-    struct sn_param wo =
-        param(q, SN_INIT_NORMAL, std / sqrt(2.0 * c->layers), "layers.%d.attn.o.weight", l);
-    sn_model_tensor(b, &wo, d, "layers.%d.attn.o.weight", l);
+    struct sn_param wo = param(v, SN_INIT_NORMAL, c->init_std / sqrt(2.0 * c->layers),
+                               "layers.%d.attn.o.weight", owner(b));
+    sn_model_tensor(b, &wo, c->hidden, "layers.%d.attn.o.weight", owner(b));
     return dropout(b, linear(b, SN_LINEAR_O, o, &wo, "attn.o"), 1, "attn.drop");
 }
 

@@ -32,7 +32,7 @@ struct sn_node *sn_model_node(struct sn_model_builder *b, enum sn_node_kind kind
     b->failed =
         b->failed || !sn_grow((void **)&m->nodes, m->n_nodes, &m->cap_nodes, sizeof(*m->nodes));
     struct sn_node *n = b->failed ? &b->spare : &m->nodes[m->n_nodes++];
-    *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1}, .param = {-1, -1}};
+    *n = (struct sn_node){.kind = kind, .layer = b->layer, .in = {-1, -1, -1}, .param = {-1, -1}};
     n->attr.position.seq = b->config->seq;
     va_list ap;
     va_start(ap, fmt);
@@ -294,7 +294,8 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, c
             trains = trains || (n->param[k] >= 0 && sn_param_trains(&m->params[n->param[k]]));
         sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n);
         if (n->kind == SN_NODE_ATTENTION)
-            sum += (4.0 + 8.0 * upstream) * (double)sn_model_query_width(c) *
+            sum += (2.0 + 4.0 * upstream) *
+                   ((double)sn_model_query_width(c) + sn_model_value_width(c)) *
                    keys[sn_layer_window(c, n->layer) > 0];
         upstream = upstream || trains;
     }

@@ -18,6 +18,7 @@ enum sn_node_kind {
     SN_NODE_LINEAR,    /* y = x W^T (+ b); param 0 W[out,in], param 1 b[out] or -1 */
     SN_NODE_HEAD_NORM, /* in: fused q | k | v columns; param 0 w[2 d]: of q's heads, of k's */
     SN_NODE_WIDE_NORM, /* in: the same; param 0 w of all of q's features, param 1 of k's */
+    SN_NODE_JOIN, /* q, k | v of each head without what keys share, that: -> fused q | k | v columns */
     SN_NODE_ROPE,
     SN_NODE_ATTENTION, /* in: fused q | k | v columns */
     SN_NODE_ACT,
@@ -67,11 +68,13 @@ struct sn_adapts {
     int64_t col;       /* the first of u's columns; there are as many as B has */
 };
 
+enum { SN_NODE_INS = 3 };
+
 struct sn_node {
     enum sn_node_kind kind;
     char point[64]; /* "l3.attn.qkv" */
     int layer;      /* -1 before the first and after the last block */
-    int in[2];      /* values; -1: none. Value 0 is the token ids */
+    int in[SN_NODE_INS]; /* values; -1: none. Value 0 is the token ids */
     int out;        /* value */
     int param[2];   /* -1: none */
     struct sn_adapts adapts;
@@ -109,7 +112,7 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
 /* Number of learnt values (tied and shared weights once). */
 int64_t sn_model_param_count(const struct sn_model *m);
 /* Model FLOPs per token, forward and backward: 6 x matmul parameters (head included; of experts
- * those that a token visits) + 6 x layers x heads x head_dim x seq (causal attention counted half; of
+ * those that a token visits) + 6 x layers x heads x head_dim (of keys and values on average) x seq (causal attention counted half; of
  * layers with a window 12 x heads x head_dim x the keys that a token sees: kernels/mask.h); no recomputation
  * (docs/PLANNER-MODEL.md). Of frozen matrices 4 in place of 6, and a third of all that lies before
  * whatever trains. */

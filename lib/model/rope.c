@@ -13,7 +13,9 @@
  *   longrope  w_i / f_i, f of long_factor where seq > L, else of short_factor
  *                                                        (Ding et al., arXiv 2402.13753)
  *
- * yarn and longrope multiply sines and cosines by a number, too: scores grow by its square.
+ * yarn and longrope multiply sines and cosines by a number, too: scores grow by its square. Of heads of
+ * which a part is rotated, as those of latents are, it is the part's alone; yarn then multiplies scores
+ * whole by the square of 0.1 mscale_all_dim log(s) + 1, as DeepSeek's code does.
  */
 #include "lib/model/build.h"
 
@@ -104,6 +106,14 @@ double sn_rope_amplitude(const struct sn_model_config *c)
     if (r->mscale > 0 && r->mscale_all_dim > 0)
         return by_log(r->factor, r->mscale) / by_log(r->factor, r->mscale_all_dim);
     return by_log(r->factor, 1);
+}
+
+double sn_rope_score_scale(const struct sn_model_config *c)
+{
+    const struct sn_rope_config *r = &c->rope_scaling;
+    bool scales = sn_model_has_latents(c) && r->kind == SN_ROPE_YARN && r->mscale_all_dim > 0;
+    double root = scales ? by_log(r->factor, r->mscale_all_dim) : 1;
+    return root * root;
 }
 
 const double *sn_rope_frequencies(struct sn_model_builder *b)

@@ -180,6 +180,7 @@ enum sn_status sn_modules_create(struct sn_job *j, struct sn_err *err); /* pipel
 void sn_state_buffers(struct sn_job *j, struct sn_program *p);          /* state.c */
 void sn_lower_vstage(struct sn_emit *e);                                /* lower.c */
 void sn_lower_attention(struct sn_emit *e, const struct sn_node *n);    /* lower_attention.c */
+void sn_lower_join(struct sn_emit *e, const struct sn_node *n);
 void sn_lower_head(struct sn_emit *e, const struct sn_node *n);         /* lower_head.c */
 void sn_lower_router(struct sn_emit *e, const struct sn_node *n);       /* lower_experts.c */
 void sn_lower_experts(struct sn_emit *e, const struct sn_node *n);
@@ -196,6 +197,7 @@ void sn_grad_embed(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_copy(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_swap(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_attention(struct sn_emit *e, const struct sn_op *f); /* grad_attention.c */
+void sn_grad_join(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_route(struct sn_emit *e, const struct sn_op *f);     /* grad_experts.c */
 void sn_grad_dispatch(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_combine(struct sn_emit *e, const struct sn_op *f);

@@ -37,14 +37,14 @@ struct ring {
     const struct sn_op *f; /* the step with the rank's own keys */
     int o;                 /* the output, in the type of storage */
     struct sn_view dq;     /* fp32 */
-    int64_t kv_cols;
+    int64_t k_cols, v_cols;
     int kv, dkv; /* buffers of this step */
 };
 
 static int travelling(const struct ring *r, enum sn_dtype dtype, const char *what, int step)
 {
     return sn_buffer_add(r->e->p, SN_CLASS_TEMP, dtype, r->f->in[SN_ATTENTION_K].rows,
-                         2 * r->kv_cols, "d.%.60s.%s%d", r->f->label, what, step);
+                         r->k_cols + r->v_cols, "d.%.60s.%s%d", r->f->label, what, step);
 }
 
 static void copy(struct sn_emit *e, struct sn_view from, struct sn_view to, const char *label)
@@ -60,11 +60,11 @@ static void one_step(struct ring *r, int step)
     int ranks = r->f->attr.position.context;
     struct sn_op *op = core_dx(r->e, r->f);
     op->in[SN_ATTENTION_DX_O] = sn_view_all(p, r->o);
-    op->in[SN_ATTENTION_DX_K] = sn_view_cols(p, r->kv, 0, r->kv_cols);
-    op->in[SN_ATTENTION_DX_V] = sn_view_cols(p, r->kv, r->kv_cols, r->kv_cols);
+    op->in[SN_ATTENTION_DX_K] = sn_view_cols(p, r->kv, 0, r->k_cols);
+    op->in[SN_ATTENTION_DX_V] = sn_view_cols(p, r->kv, r->k_cols, r->v_cols);
     op->out[SN_ATTENTION_DX_DQ] = r->dq;
-    op->out[SN_ATTENTION_DX_DK] = sn_view_cols(p, r->dkv, 0, r->kv_cols);
-    op->out[SN_ATTENTION_DX_DV] = sn_view_cols(p, r->dkv, r->kv_cols, r->kv_cols);
+    op->out[SN_ATTENTION_DX_DK] = sn_view_cols(p, r->dkv, 0, r->k_cols);
+    op->out[SN_ATTENTION_DX_DV] = sn_view_cols(p, r->dkv, r->k_cols, r->v_cols);
     for (int o = 0; o < 3; o++)
         op->acc[o] = step ? SN_ACC_ADD : SN_ACC_WRITE;
     op->attr.position.key_rank = (r->f->attr.position.context_rank - step + ranks) % ranks;
@@ -105,9 +105,13 @@ static int stored_output(const struct sn_emit *e, const struct sn_op *f)
 static void ring(struct sn_emit *e, const struct sn_op *f)
 {
     struct sn_view q = sn_grad_slice(e, f->in[SN_ATTENTION_Q]), kv = f->in[SN_ATTENTION_K];
-    struct ring r = {.e = e, .f = f, .kv_cols = kv.cols, .dq = q};
+    struct ring r = {.e = e,
+                     .f = f,
+                     .k_cols = kv.cols,
+                     .v_cols = f->in[SN_ATTENTION_V].cols,
+                     .dq = q};
     r.o = sn_recomputed(e, stored_output(e, f));
-    kv.cols *= 2; /* v lies beside k */
+    kv.cols += r.v_cols; /* v lies beside k */
     struct sn_view dkv = sn_grad_slice(e, kv);
     r.kv = travelling(&r, e->job->dtype, "kv", 0);
     r.dkv = travelling(&r, SN_F32, "dkv", 0);
@@ -131,4 +135,17 @@ void sn_grad_attention(struct sn_emit *e, const struct sn_op *f)
     else if (f->attr.position.key_rank ==
              f->attr.position.context_rank) /* the other steps belong to this one */
         ring(e, f);
+}
+
+/* All three are read by it alone. */
+void sn_grad_join(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_view d[3];
+    for (int i = 0; i < 3; i++)
+        d[i] = sn_grad_slice(e, f->in[i]);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_MLA_JOIN_DX, "%.60s", f->label);
+    op->in[SN_MLA_JOIN_DX_DY] = sn_grad_get(e, f->out[SN_MLA_JOIN_Y].buf);
+    for (int i = 0; i < 3; i++)
+        op->out[i] = d[i];
+    op->attr = f->attr;
 }

@@ -283,7 +283,7 @@ static int readers_of(const struct sn_model *m, int value)
 {
     int n = 0;
     for (int i = 0; i < m->n_nodes; i++)
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < SN_NODE_INS; k++)
             n += m->nodes[i].in[k] == value;
     return n;
 }
@@ -370,6 +370,7 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_LINEAR] = lower_linear,
         [SN_NODE_HEAD_NORM] = lower_head_norm,
         [SN_NODE_WIDE_NORM] = lower_wide_norm,
+        [SN_NODE_JOIN] = sn_lower_join,
         [SN_NODE_ROPE] = lower_rope,
         [SN_NODE_ATTENTION] = sn_lower_attention,
         [SN_NODE_ACT] = lower_elementwise,

@@ -61,12 +61,13 @@ static void ring(struct attention *a)
 {
     struct sn_program *p = a->e->p;
     int ranks = a->attr.position.context, mine = a->attr.position.context_rank;
-    int64_t kv_cols = a->k.cols;
+    int64_t k_cols = a->k.cols, v_cols = a->v.cols;
     struct sn_view both = a->k;
-    both.cols = 2 * kv_cols;
+    both.cols = k_cols + v_cols;
     int kv = pack_kv(a, both), lse = lse_buffer(a, a->q.rows), sum = a->y;
     if (a->e->job->dtype != SN_F32)
-        sum = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, a->q.rows, a->q.cols, "%s.sum", a->n->point);
+        sum = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, a->q.rows, p->bufs[a->y].cols, "%s.sum",
+                            a->n->point);
     if (p->failed)
         return;
     p->bufs[sum].needs_grad = p->bufs[a->y].needs_grad;
@@ -78,8 +79,8 @@ static void ring(struct attention *a)
             id = sn_shift_post(p, kv, next, a->n->point);
         }
         if (step > 0) {
-            a->k = sn_view_cols(p, kv, 0, kv_cols);
-            a->v = sn_view_cols(p, kv, kv_cols, kv_cols);
+            a->k = sn_view_cols(p, kv, 0, k_cols);
+            a->v = sn_view_cols(p, kv, k_cols, v_cols);
         }
         a->attr.position.key_rank = (mine - step + ranks) % ranks;
         struct sn_op *op = core(a, sn_view_all(p, sum), lse);
@@ -163,7 +164,8 @@ static void all_to_all(struct attention *a)
     a->attr.attention.kv_heads /= ranks;
     a->attr.attention.head0 += a->attr.position.context_rank * a->attr.attention.heads;
     a->attr.position.context = a->attr.position.context_rank = a->attr.position.key_rank = 0;
-    struct sn_view o = fresh(a, a->q.rows, a->q.cols, "whole");
+    int64_t cols = a->attr.attention.heads * sn_v_dim(&a->attr.attention);
+    struct sn_view o = fresh(a, a->q.rows, cols, "whole");
     (void)core(a, o, lse_buffer(a, a->q.rows));
     heads_to_rows(a, o);
 }
@@ -178,12 +180,13 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
     a.attr.attention.kv_heads = heads.kv;
     a.attr.attention.head0 = heads.first;
     int64_t q = (int64_t)a.attr.attention.heads * a.attr.attention.head_dim;
-    int64_t kv = (int64_t)a.attr.attention.kv_heads * a.attr.attention.head_dim;
+    int64_t k = (int64_t)a.attr.attention.kv_heads * a.attr.attention.head_dim;
+    int64_t v = a.attr.attention.kv_heads * sn_v_dim(&a.attr.attention);
     int qkv = sn_take(e, n->in[0], cut.want).buf;
     a.q = sn_view_cols(e->p, qkv, 0, q);
-    a.k = sn_view_cols(e->p, qkv, q, kv);
-    a.v = sn_view_cols(e->p, qkv, q + kv, kv);
-    a.y = sn_result(e, n, q, cut.give);
+    a.k = sn_view_cols(e->p, qkv, q, k);
+    a.v = sn_view_cols(e->p, qkv, q + k, v);
+    a.y = sn_result(e, n, a.attr.attention.heads * sn_v_dim(&a.attr.attention), cut.give);
     if (e->p->failed)
         return;
     if (a.attr.position.context == 1)
@@ -192,4 +195,23 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
         ring(&a);
     else
         all_to_all(&a);
+}
+
+/* What all heads' keys share is taken as the products beside it take their inputs: whole, by each rank
+ * for heads of its own. */
+void sn_lower_join(struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_cut cut = sn_cut_of(e->job, n->point);
+    struct sn_view q = sn_take(e, n->in[0], cut.want), kv = sn_take(e, n->in[1], cut.want);
+    struct sn_view r = sn_take(e, n->in[2], sn_cut_of(e->job, "attn.kv_b").want);
+    struct sn_heads heads = sn_heads_here(e->job);
+    struct sn_attr attr = n->attr;
+    attr.attention.heads = attr.attention.kv_heads = heads.query;
+    int y = sn_result(e, n, 2 * q.cols + heads.query * sn_v_dim(&attr.attention), cut.give);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_MLA_JOIN, "%s", n->point);
+    op->in[SN_MLA_JOIN_Q] = q;
+    op->in[SN_MLA_JOIN_KV] = kv;
+    op->in[SN_MLA_JOIN_R] = r;
+    op->out[SN_MLA_JOIN_Y] = sn_view_all(e->p, y);
+    op->attr = attr;
 }

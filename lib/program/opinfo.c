@@ -119,6 +119,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
     [SN_OP_MLA_JOIN] = {
         .in = {{"q", ROWS}, {"kv", ROWS}, {"r", ROWS}},
         .out = {{"y", ROWS}},
+        .gradient = sn_grad_join,
         .repeat = SN_REPEAT_CHEAP},
     [SN_OP_MLA_JOIN_DX] = {
         .in = {{"dy", ROWS}},

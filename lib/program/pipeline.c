@@ -94,7 +94,7 @@ static int crossing(const struct sn_job *j, int module)
     for (int i = 0; i < m->n_nodes; i++) {
         if (j->module_of_node[i] < module)
             continue;
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < SN_NODE_INS; k++) {
             int v = m->nodes[i].in[k];
             if (v >= 0 && j->module_of_value[v] < module)
                 found = v;

@@ -73,11 +73,11 @@ int sn_result(struct sn_emit *e, const struct sn_node *n, int64_t cols, struct s
     if (e->p->failed)
         return b;
     bool needs = false;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (sn_param_shards(e->job, n->param[i]) > 0)
             needs = needs || sn_shard_trains(e, e->job->first_shard[n->param[i]]);
+    for (int i = 0; i < SN_NODE_INS; i++)
         needs = needs || (n->in[i] >= 0 && e->p->bufs[e->value[n->in[i]].buf].needs_grad);
-    }
     e->p->bufs[b].needs_grad = needs;
     e->value[n->out] = (struct sn_value_place){.buf = b, .have = give, .used = -1};
     return b;

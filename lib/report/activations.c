@@ -254,6 +254,8 @@ static unsigned why_both(const struct reading *r, const struct sn_buffer *x, int
         return w;
     if (begins(ours[i].name, "ffn.experts"))
         return w | why(true, SN_WHY_EXPERTS);
+    if (sn_model_has_latents(&j->config->model) && (t == QKV || t == CORE))
+        return w | why(true, SN_WHY_LATENTS);
     if (paper[t].cut)
         return w | why(true, t == QKV ? SN_WHY_HEADS : SN_WHY_WIDTH);
     return w | why(true, here > theirs ? SN_WHY_GATHERED : SN_WHY_SLICED);

@@ -22,6 +22,7 @@ enum { SN_KEPT_MAX = 128 };
 enum sn_why {
     SN_WHY_FP32,
     SN_WHY_HEADS,
+    SN_WHY_LATENTS,
     SN_WHY_WIDTH,
     SN_WHY_GATHERED,
     SN_WHY_SLICED,

@@ -8,6 +8,7 @@ const char *sn_why_text(enum sn_why w)
     static const char *const text[SN_NWHYS] = {
         [SN_WHY_FP32] = "fp32: 4 bytes an element, not 2",
         [SN_WHY_HEADS] = "key and value heads are not as many as query heads",
+        [SN_WHY_LATENTS] = "heads are of latents, not D over their number wide",
         [SN_WHY_WIDTH] = "the feed-forward part is not 4 D wide",
         [SN_WHY_GATHERED] = "the gathered copy is kept, the paper gathers again",
         [SN_WHY_SLICED] = "one slice a tensor rank, the paper counts it whole",

@@ -25,6 +25,7 @@ static const struct key defaults[] = {
     {MODEL, "hidden", "48"},
     {MODEL, "heads", "12"},
     {MODEL, "kv_heads", NULL},
+    {MODEL, "latent", NULL},
     {MODEL, "ffn", "80"},
     {MODEL, "vocab", "61"},
     {MODEL, "seq", "48"},

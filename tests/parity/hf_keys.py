@@ -24,7 +24,8 @@ FILE = os.path.join(HERE, "fixtures", "hfconfig", "keys.json")
 CLASSES = {"gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "llama": "LlamaConfig",
            "mistral": "MistralConfig", "mixtral": "MixtralConfig", "qwen2": "Qwen2Config",
            "smollm3": "SmolLM3Config", "granite": "GraniteConfig", "qwen3": "Qwen3Config",
-           "qwen3_moe": "Qwen3MoeConfig", "qwen2_moe": "Qwen2MoeConfig", "dots1": "Dots1Config", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config",
+           "qwen3_moe": "Qwen3MoeConfig", "qwen2_moe": "Qwen2MoeConfig", "dots1": "Dots1Config",
+           "deepseek_v2": "DeepseekV2Config", "deepseek_v3": "DeepseekV3Config", "phi3": "Phi3Config", "olmo2": "Olmo2Config", "starcoder2": "Starcoder2Config",
            "gemma2": "Gemma2Config", "gemma3_text": "Gemma3TextConfig"}
 
 COMMON = """_name_or_path architectures bos_token_id eos_token_id hidden_act hidden_size
@@ -71,6 +72,16 @@ PUBLISHED = {
     "dots1": COMMON + """ attention_bias attention_dropout first_k_dense_replace head_dim max_window_layers
         moe_intermediate_size n_group n_routed_experts n_shared_experts norm_topk_prob num_experts_per_tok
         num_key_value_heads rms_norm_eps rope_scaling rope_theta routed_scaling_factor sliding_window topk_group""",
+    "deepseek_v2": COMMON + """ attention_bias attention_dropout auto_map aux_loss_alpha ep_size first_k_dense_replace
+        kv_lora_rank moe_intermediate_size moe_layer_freq n_group n_routed_experts n_shared_experts norm_topk_prob
+        num_experts_per_tok num_key_value_heads pretraining_tp q_lora_rank qk_head_dim qk_nope_head_dim qk_rope_head_dim
+        rms_norm_eps rope_scaling rope_theta routed_scaling_factor scoring_func seq_aux topk_group topk_method
+        v_head_dim""",
+    "deepseek_v3": COMMON + """ attention_bias attention_dropout auto_map aux_loss_alpha ep_size first_k_dense_replace
+        kv_lora_rank moe_intermediate_size moe_layer_freq n_group n_routed_experts n_shared_experts norm_topk_prob
+        num_experts_per_tok num_key_value_heads num_nextn_predict_layers pretraining_tp q_lora_rank qk_head_dim
+        qk_nope_head_dim qk_rope_head_dim quantization_config rms_norm_eps rope_interleave rope_scaling rope_theta
+        routed_scaling_factor scoring_func seq_aux topk_group topk_method v_head_dim""",
     "olmo2": COMMON + """ attention_bias attention_dropout num_key_value_heads pad_token_id rms_norm_eps
         rope_scaling rope_theta""",
     "phi3": COMMON + """ attention_bias attention_dropout embd_pdrop layer_types num_key_value_heads

@@ -16,7 +16,8 @@
 
 __attribute__((unused)) static const char *const types[] = {
     "gpt2",  "gpt_neox",  "llama", "mistral", "mixtral",    "qwen2",  "smollm3",    "granite",
-    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text", "qwen2_moe", "dots1"};
+    "qwen3", "qwen3_moe", "phi3",  "olmo2",   "starcoder2", "gemma2", "gemma3_text", "qwen2_moe", "dots1",
+    "deepseek_v2", "deepseek_v3"};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 __attribute__((unused)) static bool is_default(const char *ours, const json_t *theirs)
@@ -60,6 +61,11 @@ __attribute__((unused)) static const char *const values[][3] = {
     {"sliding_window", "64", "16"},
     {"dropout", "0.25", "0.5"},
     {"head_dim", "16", "32"},
+    {"latent.kv_rank", "24", "40"},
+    {"latent.q_rank", "48", "20"},
+    {"latent.nope_dim", "16", "8"},
+    {"latent.rope_dim", "8", "4"},
+    {"latent.v_dim", "8", "24"},
     {"no_rope_every", "2", "3"},
     {"attention_scale", "0.5", "0.75"},
     {"embed_scale", "2.0", "3.0"},
@@ -159,6 +165,8 @@ __attribute__((unused)) static void setup(struct bench *b, const char *type)
             (void)json_object_set_new(b->base, k->name,
                                       k->scale == SN_HF_INVERSE_ROOT ? json_integer(4)
                                                                      : value_of(k->ours, 0));
+        else if (k->class == SN_HF_GROUPED) /* by groups, as there are several */
+            (void)json_object_set_new(b->base, k->name, json_string(k->values[1]));
     bool good = read_with(b, "x", NULL, &b->model) == SN_OK;
     tap_ok(good, "%s: a file with all that is used is read%s%s", type, good ? "" : ": ",
            b->err.text);

@@ -49,10 +49,15 @@ static bool is_used_by_kinds(struct bench *b, const struct sn_hf_key *k)
         enum sn_hf_reads reads = sn_hfconfig_rope_reads(scaled[i].kind, ours);
         (void)json_object_set_new(other, key, v);
         (void)json_object_del(lacks, key);
+        bool scores = strcmp(key, "mscale_all_dim") == 0 && sn_hf_type_has(b->type, "latent.kv_rank");
         good = good && read_with(b, place_of_ropes(b), o, &plain) == SN_OK &&
-               !is_same_model(b, &plain) &&
-               read_with(b, place_of_ropes(b), other, &with) == SN_OK &&
-               (memcmp(&plain, &with, sizeof(plain)) == 0) == (reads == SN_HF_READS_NOT);
+               !is_same_model(b, &plain);
+        enum sn_status of_other = read_with(b, place_of_ropes(b), other, &with);
+        good = good &&
+               (scores && reads == SN_HF_READS_NOT /* it would scale scores, too */
+                    ? of_other == SN_EINPUT && is_named(b, k->name)
+                    : of_other == SN_OK && (memcmp(&plain, &with, sizeof(plain)) == 0) ==
+                                               (reads == SN_HF_READS_NOT));
         bool asked =
             read_with(b, place_of_ropes(b), lacks, &with) == SN_EINPUT && strstr(b->err.text, key);
         bool derived = strcmp(key, "factor") == 0 && strcmp(scaled[i].kind, "longrope") == 0;
@@ -79,6 +84,11 @@ static bool is_used(struct bench *b, const struct sn_hf_key *k)
     if (twins(b, k->ours) > 1) /* must all agree */
         return read_with(b, k->name, value_of(k->ours, 1), &m) == SN_EINPUT &&
                strstr(b->err.text, "differs from");
+    json_t *other = value_of(k->ours, 1);
+    if (k->words[0].theirs && json_is_boolean(other) &&
+        !sn_hf_word_ours(k, json_is_true(other) ? "true" : "false")) /* another value is refused */
+        return read_with(b, k->name, other, &m) == SN_EINPUT && is_named(b, k->name);
+    json_decref(other);
     bool changes =
         read_with(b, k->name, value_of(k->ours, 1), &m) == SN_OK && !is_same_model(b, &m);
     bool may_be_null = k->may_be_null || (k->value && strcmp(k->value, "null") == 0);
@@ -271,6 +281,24 @@ static bool is_dense(struct bench *b, const struct sn_hf_key *k)
     return good;
 }
 
+/* Of groups, as the file is; of all experts where there is one group. */
+static bool is_grouped(struct bench *b, const struct sn_hf_key *k)
+{
+    struct sn_model_config m;
+    json_t *v, *groups = json_object_get(b->base, k->ours);
+    bool good = read_with(b, k->name, json_string(k->values[1]), &m) == SN_OK && is_same_model(b, &m) &&
+                read_with(b, k->name, json_string(k->values[0]), &m) == SN_EINPUT &&
+                is_named(b, k->name) && strstr(b->err.text, k->ours);
+    (void)json_incref(groups);
+    (void)json_object_set_new(b->base, k->ours, json_null());
+    good = good && read_with(b, k->name, json_string(k->values[0]), &m) == SN_OK &&
+           m.experts.groups == 1;
+    (void)json_object_set_new(b->base, k->ours, groups);
+    for (int i = 0; (v = any_value(i)) && good; i++)
+        good = read_with(b, k->name, v, &m) == SN_EINPUT && is_named(b, k->name);
+    return good;
+}
+
 static bool is_object(struct bench *b, const struct sn_hf_key *k)
 {
     struct sn_model_config m;
@@ -287,12 +315,12 @@ static void values_are_what_the_table_says(const char *type)
         [SN_HF_USED] = is_used,     [SN_HF_FIXED] = is_fixed,   [SN_HF_REPEAT] = is_repeated,
         [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias,   [SN_HF_INERT] = is_inert,
         [SN_HF_EVERY] = is_every,   [SN_HF_LAYERS] = is_layers, [SN_HF_PART] = is_part,
-        [SN_HF_DENSE] = is_dense};
+        [SN_HF_DENSE] = is_dense,   [SN_HF_GROUPED] = is_grouped};
     static const char *const what[] = {
         [SN_HF_USED] = "used",        [SN_HF_FIXED] = "fixed",       [SN_HF_REPEAT] = "repeated",
         [SN_HF_EVERY] = "every n-th", [SN_HF_OBJECT] = "an object",  [SN_HF_ALIAS] = "another name",
         [SN_HF_INERT] = "inert",      [SN_HF_LAYERS] = "of windows", [SN_HF_PART] = "a part",
-        [SN_HF_DENSE] = "dense layers"};
+        [SN_HF_DENSE] = "dense layers", [SN_HF_GROUPED] = "of groups"};
     enum { CLASSES = sizeof(what) / sizeof(what[0]) };
     struct bench b;
     const struct sn_hf_key *k;

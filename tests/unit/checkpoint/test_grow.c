@@ -348,7 +348,7 @@ static void what_cannot_be_done_is_refused(void)
             "'  layers: 12'");
     refused(&f, "", 2,
             "fake: model section: model.family: missing; want gpt2, gpt-neox, llama, mixtral, "
-            "qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2, gemma3 or starcoder2");
+            "qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, deepseek-v2, deepseek-v3, olmo2, phi3, gemma2, gemma3 or starcoder2");
     refused(&f, "model:\n  family: llama\n  file: /etc/passwd\n", 2,
             "fake: line 3 of its model section is none of ours; want 'model:', then lines such as "
             "'  layers: 12'");

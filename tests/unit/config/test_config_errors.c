@@ -13,6 +13,7 @@
 
 #define MODEL                                                                                      \
     "model: {family: llama, layers: 4, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
+#define LATENT "model: {family: deepseek-v2, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, "
 #define MIXTRAL                                                                                    \
     "model: {family: mixtral, layers: 2, hidden: 256, heads: 4, ffn: 688, vocab: 256, seq: 128"
 #define TRAIN "train: {steps: 200, global_batch: 32"
@@ -91,7 +92,7 @@ static const struct {
      "run.yaml:3:47: data.phases: a phase from step 1 on leaves nothing to data.train's own weights; leave those out, or let it begin later"},
     {MODEL ", wheels: 4}\n",
      "run.yaml:1:90: unknown key 'model.wheels'; model has preset, file, config, "
-     "family, layers, hidden, heads, head_dim, kv_heads, ffn, dense_ffn, activation, vocab, seq, "
+     "family, layers, hidden, heads, head_dim, kv_heads, latent, ffn, dense_ffn, activation, vocab, seq, "
      "attention_bias, mlp_bias, tied_embeddings, "
      "rope_theta, rope_local_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
      "logit_cap, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
@@ -174,7 +175,7 @@ static const struct {
     /* enums */
     {"model: {family: lama}\n",
      "run.yaml:1:17: model.family: unknown name 'lama'; did you mean 'llama' (want "
-     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
+     "gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, deepseek-v2, deepseek-v3, olmo2, phi3, gemma2, gemma3 or starcoder2)?"},
     {MODEL "}\n" TRAIN ", precision: int4}\n",
      "run.yaml:2:50: train.precision: unknown name 'int4'; want fp32, bf16 or fp16"},
     {MODEL "}\n" TRAIN ", schedule: {kind: cosin}}\n",
@@ -182,7 +183,7 @@ static const struct {
      "(want constant, linear, cosine, rsqrt, wsd, wsd-sqrt or wsd-cosine)?"},
     /* missing */
     {"",
-     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2, gemma3 or starcoder2"},
+     "run.yaml: model.family: missing; want gpt2, gpt-neox, llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, deepseek-v2, deepseek-v3, olmo2, phi3, gemma2, gemma3 or starcoder2"},
     {"model: {family: llama}\n",
      "run.yaml:1:1: model.layers: missing; want a whole number in 1..10000 layers"},
     {"model: {family: llama, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
@@ -220,7 +221,7 @@ static const struct {
      "scheme: auto, or leave the budget out"},
     {"layout: automatic\n", "run.yaml:1:9: layout: got 'automatic'; want a mapping of keys"},
     {MODEL ", experts: {count: 8}}\n" TRAIN "}\n",
-     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, qwen2-moe, qwen3-moe or dots1, not llama; leave "
+     "run.yaml:1:107: model.experts.count: 8 needs family mixtral, qwen2-moe, qwen3-moe, dots1, deepseek-v2 or deepseek-v3, not llama; leave "
      "model.experts out"},
     {MIXTRAL "}\n" TRAIN "}\n",
      "run.yaml:1:1: model.experts.count: missing; family mixtral wants a number of experts, such "
@@ -266,6 +267,25 @@ static const struct {
     {"model: {family: dots1, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, bias: none}}\n" TRAIN "}\n",
      "run.yaml:1:113: model.experts.bias: none, but routers of family dots1 have one; want loss-free, with "
      "bias_rate: 0 for one that stays as it is"},
+    {LATENT "experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:1: model.latent.kv_rank: missing; family deepseek-v2 wants the width of its latents, such as 512"},
+    {MODEL ", latent: {q_rank: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:107: model.latent.q_rank: is of family deepseek-v2 or deepseek-v3, not llama; leave it out"},
+    {LATENT "latent: {kv_rank: 16}, head_dim: 8, experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:126: model.head_dim: heads are model.latent.nope_dim + rope_dim wide; leave it out"},
+    {LATENT "latent: {kv_rank: 16}, rotary_pct: 0.5, experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:128: model.rotary_pct: model.latent.rope_dim says what is rotated; leave it out"},
+    {LATENT "latent: {kv_rank: 16}, attention_bias: true, experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:132: model.attention_bias: projections of latents have no biases; want false"},
+    {LATENT "latent: {kv_rank: 16, rope_dim: 7}, experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:125: model.latent.rope_dim: 7, but the rotary embedding turns pairs; want an even number"},
+    {LATENT "latent: {kv_rank: 16}, kv_heads: 2, experts: {count: 8}}\n" TRAIN "}\n",
+     "run.yaml:1:126: model.kv_heads: 2 differs from model.heads (4), but deepseek-v2 has one key per query head; "
+     "leave kv_heads out"},
+    {LATENT "latent: {kv_rank: 16}, experts: {count: 8}}\n" TRAIN "}\nlayout: {tensor_x: 2}\n",
+     "run.yaml:3:20: layout.tensor_x: does not go with attention of latents yet; use 1"},
+    {LATENT "latent: {kv_rank: 16}, experts: {count: 8}}\n" TRAIN "}\nrun: {bits: all}\n",
+     "run.yaml:3:13: run.bits: all does not go with attention of latents yet; use layout"},
     {MIXTRAL ", experts: {count: 8, bias: free}}\n",
      "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",
@@ -297,8 +317,8 @@ static const struct {
      "model.experts.router: dense tokens are gathered; want 1 or auto"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free}}\n"
              "train: {steps: 4, global_batch: 1048576}\n",
-     "run.yaml:1:118: model.experts.bias: counts the tokens of a step, at most 16777216, but "
-     "train.global_batch x model.seq is 134217728; want fewer, or none"},
+     "run.yaml:1:118: model.experts.bias: counts an expert's tokens of a step, at most 16777216 on average, but "
+     "train.global_batch x model.seq x top_k / count is 33554432; want fewer, or none"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {expert: 2, tensor: 2, sequence_parallel: false, expert_tokens: split}\n",
      "run.yaml:3:73: layout.expert_tokens: split needs sequence_parallel: true, by which tensor ranks (2) have tokens of their own"},
     {MIXTRAL ", experts: {count: 8}}\n" TRAIN "}\nlayout: {tensor: 4, expert_tensor: 3}\n",
@@ -487,7 +507,7 @@ static const struct {
      "family gpt2, gpt-neox or starcoder2"},
     {"model: {family: gpt2, activation: silu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: silu is built for gates alone, and family gpt2 has none; want gelu or "
-     "gelu_tanh, or family llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, olmo2, phi3, gemma2 or gemma3"},
+     "gelu_tanh, or family llama, mixtral, qwen2, qwen2-moe, qwen3, qwen3-moe, dots1, deepseek-v2, deepseek-v3, olmo2, phi3, gemma2 or gemma3"},
     {"model: {family: gpt2, activation: relu, layers: 4, hidden: 256, heads: 4, vocab: 256, seq: 128}\n" TRAIN "}\n",
      "run.yaml:1:35: model.activation: unknown name 'relu'; did you mean 'gelu' (want gelu_tanh, gelu or silu)?"},
     {MODEL ", parallel_residual: true}\n" TRAIN "}\n",

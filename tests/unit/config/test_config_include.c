@@ -6,11 +6,27 @@
 
 /* --- presets and inclusions ------------------------------------------------------------------- */
 
+/* Those of a model of latents, whose first layers are dense. */
+static int64_t count_of_latents(const struct sn_model_config *m)
+{
+    const struct sn_latent_config *a = &m->latent;
+    int64_t D = m->hidden, E = m->experts.count, H = m->heads, dense = m->experts.from;
+    int64_t q = H * (a->nope + a->rope), kv = H * (a->nope + a->v);
+    int64_t block = 2 * D + D * H * a->v + D * (a->kv + a->rope) + a->kv + a->kv * kv;
+    block += a->q > 0 ? D * a->q + a->q + a->q * q : D * q;
+    int64_t moe = 3 * D * m->ffn * (E + m->experts.shared) + D * E;
+    moe += m->experts.bias == SN_BIAS_NONE ? 0 : E;
+    return 2 * D * m->vocab + D + m->layers * block + dense * 3 * D * m->dense_ffn +
+           (m->layers - dense) * moe;
+}
+
 /* Published parameter counts, from the dimensions alone. */
 /* Weights of a model, counted by hand. */
 static int64_t count(const struct sn_model_config *m)
 {
     const struct sn_traits *t = sn_family_traits(m->family);
+    if (t->latents)
+        return count_of_latents(m);
     int64_t D = m->hidden, F = m->ffn, V = m->vocab, L = m->layers, E = m->experts.count;
     int64_t width = m->head_dim > 0 ? m->head_dim : D / m->heads;
     int64_t q = width * m->heads, kv = width * m->kv_heads;
@@ -54,6 +70,8 @@ static void presets_have_the_published_sizes(const struct place *p)
         {"qwen3-4b", 4022468096},          {"qwen3-8b", 8190735360},
         {"qwen3-14b", 14768307200},        {"qwen3-32b", 32762123264},
         {"qwen3-30b-a3b", 30532122624},    {"qwen3-235b-a22b", 235093634560},
+        {"deepseek-v2-lite", 15706484224},  {"deepseek-v2", 235741434880},
+        {"deepseek-v3", 671026419200},
         {"qwen1.5-moe-a2.7b", 14315784192}, {"qwen2-57b-a14b", 57408658944},
         {"smollm3-3b", 3075098624},        {"phi3-mini", 3821079552},
         {"starcoder2-3b", 3030371328},     {"starcoder2-7b", 7173923840},
@@ -345,7 +363,7 @@ static void config_json_is_refused_by_name(const struct place *p)
          "num_hidden_layers is missing; want a complete config.json"},
         {"{\"model_type\": \"bert\"}", "model_type: 'bert' is not supported; want gpt2, gpt_neox, "
                                        "llama, mistral, smollm3, granite, mixtral, qwen2, qwen3, "
-                                       "qwen3_moe, qwen2_moe, dots1, olmo2, phi3, gemma2, "
+                                       "qwen3_moe, qwen2_moe, dots1, deepseek_v2, deepseek_v3, olmo2, phi3, gemma2, "
                                        "gemma3_text or starcoder2"},
         {"{}", "no model_type; want a Hugging Face config.json"},
         {"[]", "no model_type; want a Hugging Face config.json"},

@@ -30,7 +30,7 @@ static bool is_nothing(enum sn_family f)
 static void lists_name_who_has_a_trait(void)
 {
     char buf[SN_FAMILIES_SIZE];
-    tap_text(sn_families_that(buf, has_experts), "mixtral, qwen2-moe, qwen3-moe or dots1", "four");
+    tap_text(sn_families_that(buf, has_experts), "mixtral, qwen2-moe, qwen3-moe, dots1, deepseek-v2 or deepseek-v3", "six");
     tap_text(sn_families_that(buf, is_nothing), "", "none");
     (void)sn_families_that(buf, is_gated);
     tap_ok(strstr(buf, "llama") && strstr(buf, " or ") && !strstr(buf, "gpt2"), "several: %s", buf);
@@ -69,6 +69,7 @@ static struct sn_model_config tiny(enum sn_family f)
         .hidden = 8,
         .heads = 2,
         .kv_heads = 2,
+        .latent = {.kv = t->latents ? 5 : 0, .q = f == SN_DEEPSEEK_V3 ? 3 : 0, .nope = 2, .rope = 2, .v = 3},
         .ffn = 12,
         .vocab = 10,
         .seq = 6,
@@ -122,8 +123,20 @@ static void a_model_is_what_the_row_says(enum sn_family f)
     sn_model_destroy(m);
 }
 
+/* The block behind the last layer, which predicts a further token, of families that have one. */
+static void a_further_block_is_left_out(void)
+{
+    tap_ok(sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.2.eh_proj.weight", 2) &&
+               sn_hf_is_left_out(SN_DEEPSEEK_V3, "layers.2.eh_proj.weight", 2) &&
+               !sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.20.eh_proj.weight", 2) &&
+               !sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.3.eh_proj.weight", 2) &&
+               !sn_hf_is_left_out(SN_DEEPSEEK_V2, "model.layers.2.eh_proj.weight", 2),
+           "deepseek-v3: one block behind the last is left out");
+}
+
 int main(void)
 {
+    a_further_block_is_left_out();
     lists_name_who_has_a_trait();
     some_have_twins_with_experts();
     for (int f = 0; f < SN_NFAMILIES; f++) {
