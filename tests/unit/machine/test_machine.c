@@ -189,7 +189,7 @@ static void format_and_parse_are_inverse(void)
 static const char *const shipped[] = {
     "lassen",        "sierra",   "summit",         "marconi100",  "perlmutter-40",
     "perlmutter-80", "leonardo", "juwels-booster", "dgx-a100-80", "dgx-h100",
-    "dgx-h200",      "gh200-4",  "laptop-cpu",     "delta"};
+    "dgx-h200",      "gh200-4",  "laptop-cpu",     "delta",       "h800-8"};
 enum { N_SHIPPED = sizeof(shipped) / sizeof(shipped[0]) };
 
 static void shipped_machines_load(void)
