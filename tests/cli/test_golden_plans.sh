@@ -95,4 +95,11 @@ for class in params grads optimizer activations comm library; do
     row=$(printf '%s\n' "$out" | grep "^  $class ")
     ok "docs/PLANNER.md has its $class" grep -qF "    $row" docs/PLANNER.md
 done
+
+# --- DeepSeek-V3 on H800 ------------------------------------------------------------------------
+run "$plan" templates/runs/deepseek-v3-h800.yaml --ranks 2048 --json
+is "DeepSeek-V3 is planned in its own layout on 2,048 H800" "$rc" 0
+like "has its 671.03 billion parameters" "$out" '"parameters": 671026419200,'
+like "and fits" "$out" '"fits": true'
+like "its step takes as long as docs/PLANNER.md says" "$out" '"step_time_s": 40.9'
 tap_done
