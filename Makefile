@@ -314,7 +314,7 @@ check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits $(EQUIV))
 	$(runner) -- $(addsuffix @3600,$(wildcard tests/equiv/*.sh))
-	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) $(addprefix $(BUILD)/tests/unit/,$(EQUIV)))
+	$(subst @BUILD,@STEPS=20 ALL=1 BUILD,$(runner)) -- $(addsuffix @3600,$(wildcard tests/cli/test_compress*.sh) tests/cli/test_kill.sh $(addprefix $(BUILD)/tests/unit/,$(EQUIV)))
 
 check-cluster: ## As root: scenarios on a real Slurm of 8 nodes on this host (SCENARIOS="preempt faults")
 	@tools/deps cluster && $(MAKE) --no-print-directory run-cluster

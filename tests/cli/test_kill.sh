@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_kill.sh - kill -9 at random moments of runs that save after every step: each start goes on
 # from the newest whole checkpoint, and all steps are bit for bit those of a run that nobody killed.
-# Runs alone: it kills at chosen times.
+# Runs alone: it kills at chosen times; twice as often with ALL=1 (make check-equiv).
 . tests/lib/tap.sh
 . tests/lib/train.sh
 
@@ -78,10 +78,11 @@ kills() { # name how-often, with `saving`
     rm -rf "$tmp/$1" "$tmp/$1-whole"
 }
 
-kills waiting 20
+times=${ALL:+2}
+kills waiting $((10 * ${times:-1}))
 saving="async: true"
-kills async 60
+kills async $((30 * ${times:-1}))
 saving="async: true, single_file: true"
-kills one-file 20
+kills one-file $((10 * ${times:-1}))
 
 tap_done
