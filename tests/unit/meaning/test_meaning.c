@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Every second line of the matrix, with a job for each rank; in another order every eighth, of the other lines; with ALL=1
+/* Every third line of the matrix, with a job for each rank; in another order every eighth; with ALL=1 (make check-equiv)
  * all. (Lines marked fast train in test_layouts.c, too.) */
 static void the_whole_matrix_is_proven(bool overlaps)
 {
@@ -18,7 +18,7 @@ static void the_whole_matrix_is_proven(bool overlaps)
     while (f && (more = layouts_next(f, &line, &err)) > 0) {
         struct verify_world w;
         int at = lines++;
-        if (!getenv("ALL") && (overlaps ? at % 8 != 1 : at % 2 != 0))
+        if (!getenv("ALL") && (overlaps ? at % 8 != 1 : at % 3 != 0))
             continue;
         if (overlaps)
             layouts_overlap(&line.config);
