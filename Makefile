@@ -309,7 +309,7 @@ run-docs: $(BINS)
 	@BUILD=$(BUILD) tools/docs
 
 # Programs that take every line of the matrix with ALL=1.
-EQUIV := test_exec_device test_meaning test_meaning_faults test_meaning_searched test_replay_layouts
+EQUIV := test_estimate test_exec_device test_meaning test_meaning_faults test_meaning_searched test_replay_layouts
 check-equiv: ## Loss for loss: one rank against every grid
 	$(again) run-equiv
 run-equiv: $(BINS) $(addprefix $(BUILD)/tests/unit/,test_logits $(EQUIV))
