@@ -24,8 +24,8 @@ bool sn_budget_scale(struct sn_model_config *m, int heads)
 {
     double r = (double)heads / m->heads;
     int group = m->heads / m->kv_heads, width = m->hidden / m->heads;
-    if (m->experts.count || m->dense_ffn || m->share_layers > 1 || m->hidden % m->heads != 0 ||
-        m->heads % m->kv_heads != 0)
+    if (m->experts.count || m->dense_ffn || m->share_layers > 1 || sn_model_has_latents(m) ||
+        m->hidden % m->heads != 0 || m->heads % m->kv_heads != 0)
         return false;
     m->layers = rounded(m->layers * r, m->layers >= 24 ? 4 : 1);
     m->ffn = rounded(m->ffn * r, m->ffn >= 2048 ? 256 : 32);
@@ -81,9 +81,10 @@ static enum sn_status find_largest(struct sn_budget *b, const struct sn_points_w
     struct sn_model_config shape = w->config->model;
     bool good = true;
     if (!sn_budget_scale(&shape, unit)) {
-        (void)snprintf(b->largest.why, sizeof(b->largest.why),
-                       "models with experts, shared layers or heads that do not divide have no "
-                       "shape to scale");
+        (void)snprintf(
+            b->largest.why, sizeof(b->largest.why),
+            "models with experts, latents, shared layers or heads that do not divide have no "
+            "shape to scale");
         return SN_OK;
     }
     while (good && high <= MOST_UNITS) { /* double, then halve the gap */

@@ -20,7 +20,7 @@
 #                  4 x 12 x 32), 1,830 hours. Failures are not published: Llama 3's a device.
 #   LLaMA-65B      arXiv 2302.13971: 1.4T tokens in batches of 4M, 2,048 A100 80 GB, 1,022,362 hours. Layout and kernels are not
 #   Llama 2 70B    arXiv 2307.09288: 2T tokens in batches of 4M, 1,720,320 hours.   published: searched with tensor 8, and with
-#                  no profile of their trainer, under all that have A100s; the spread is what not knowing a trainer costs.
+#                  no profile of their trainer, under profiles of A100s and H100s; the spread is what not knowing a trainer costs.
 set -eu
 cd "$(dirname "$0")/../.."
 plan=${BUILD:-build}/bin/sennit-plan
