@@ -25,7 +25,7 @@ static enum sn_attn_family family_of(const struct sn_cuda *cx, const struct sn_a
                                               a->attr.attention.head_dim, aligned);
     struct sn_attn_heads w = sn_attn_heads_of(a);
     if (f == SN_ATTN_MMA && (w.d != w.e || sn_attn_is_masked(a, is_backward)))
-        return t == SN_F16 ? SN_ATTN_WMMA : SN_ATTN_SIMT;
+        return SN_ATTN_WMMA;
     return f;
 }
 

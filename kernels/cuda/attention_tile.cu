@@ -1,6 +1,6 @@
 /*
  * attention_tile.cu - attention on tiles in shared memory: the plain form, for every storage type,
- * and with the warp matrix functions for fp16 on Volta and Turing.
+ * and with the warp matrix functions for fp16, and from sm_80 on for bf16.
  *
  * Formulas and meaning of SN_ADD as in kernels/cpu/attention.c and attention_dx.c. A block has a
  * tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the tiles of the other
@@ -447,9 +447,11 @@ int sn_attn_tile_forward(struct sn_cuda *cx, const struct sn_args *a, enum sn_at
         return too_wide(cx);
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_FORWARD, g.t);
     struct sn_shape shape = sn_attn_shape(&t, g.shared);
-    if (g.family == SN_ATTN_WMMA)
-        return sn_launch(cx, forward<sn_wmma<sn_f16>>, shape, *a, t, g.t);
-    return sn_launch(cx, forward<sn_simt>, shape, *a, t, g.t);
+    if (g.family != SN_ATTN_WMMA)
+        return sn_launch(cx, forward<sn_simt>, shape, *a, t, g.t);
+    return a->in[SN_ATTENTION_Q].dtype == SN_BF16
+               ? sn_launch(cx, forward<sn_wmma<sn_bf16>>, shape, *a, t, g.t)
+               : sn_launch(cx, forward<sn_wmma<sn_f16>>, shape, *a, t, g.t);
 }
 
 template <class Engine>
@@ -472,12 +474,15 @@ int sn_attn_tile_backward(struct sn_cuda *cx, const struct sn_args *a, enum sn_a
         return too_wide(cx);
     struct sn_attn t = sn_attn_of(cx, a, SN_ATTN_DQ, q.t);
     struct sn_shape shape = sn_attn_shape(&t, q.shared);
+    bool bf16 = a->in[SN_ATTENTION_DX_Q].dtype == SN_BF16;
     if (!dq)
-        rc = q.family == SN_ATTN_WMMA
-                 ? sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, known, q.t)
-                 : sn_launch(cx, backward_q<sn_simt>, shape, *a, t, known, q.t);
+        rc = q.family != SN_ATTN_WMMA
+                 ? sn_launch(cx, backward_q<sn_simt>, shape, *a, t, known, q.t)
+             : bf16 ? sn_launch(cx, backward_q<sn_wmma<sn_bf16>>, shape, *a, t, known, q.t)
+                    : sn_launch(cx, backward_q<sn_wmma<sn_f16>>, shape, *a, t, known, q.t);
     if (rc)
         return rc;
-    return kv.family == SN_ATTN_WMMA ? backward<sn_wmma<sn_f16>>(cx, a, known, dq, &kv)
-                                     : backward<sn_simt>(cx, a, known, dq, &kv);
+    return kv.family != SN_ATTN_WMMA ? backward<sn_simt>(cx, a, known, dq, &kv)
+           : bf16                    ? backward<sn_wmma<sn_bf16>>(cx, a, known, dq, &kv)
+                                     : backward<sn_wmma<sn_f16>>(cx, a, known, dq, &kv);
 }

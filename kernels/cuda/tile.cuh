@@ -109,4 +109,15 @@ template <class E> struct sn_wmma {
     }
 };
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+template <> struct sn_wmma<sn_bf16> { /* never launched there */
+    typedef sn_bf16 element;
+    enum { TENSOR = 1 };
+    static __device__ __forceinline__ void product(float *, int, int, int, int, sn_operand<sn_bf16>,
+                                                   sn_operand<sn_bf16>, bool)
+    {
+    }
+};
+#endif
+
 #endif
