@@ -8,7 +8,7 @@
 #include "lib/comm/pass_files.h"
 #include "lib/data/data_tokenizer.h"
 
-enum { PATIENCE = 30 }; /* seconds for the ranks of a host to come */
+enum { PATIENCE = 5 }; /* seconds for the ranks of a host to come, which have just agreed */
 
 /* On rank 0: what of the data may surprise. */
 static enum sn_status warn_of_data(const struct sn_trainer *t, struct sn_err *err)

@@ -233,7 +233,7 @@ run "$plan" --list machines
 is "what ships is listed: exit 0" "$rc" 0
 is "each machine by its name" "$out" "$(for m in templates/machines/*.yaml; do basename "$m" .yaml; done)"
 run "$plan" --list models
-is "each model, too" "$(printf '%s\n' "$out" | sed 's/ .*//')" "$(for m in templates/models/*.yaml; do basename "$m" .yaml; done)"
+is "each model, too" "$(printf '%s\n' "$out" | sed 's/ .*//' | LC_ALL=C sort)" "$(for m in templates/models/*.yaml; do basename "$m" .yaml; done | LC_ALL=C sort)"
 like "with its size" "$out" '^qwen3-8b +8190735360 parameters$'
 run "$plan" --list planets
 is "what does not is refused: exit 2" "$rc" 2
