@@ -63,7 +63,6 @@ struct sn_pq_column {
     int fd;
     int64_t at, end, left; /* of the chunk: bytes and entries that are still to come */
     int codec;
-    bool is_begun; /* a page of it was read */
     struct sn_bytes head, packed, page, dictionary_bytes, built;
     struct sn_pq_value *dictionary, *value; /* value: of the page, those that are there */
     uint32_t *def, *rep, *index;            /* of the page */

@@ -7,7 +7,7 @@
 #include "lib/data/data_format.h"
 #include "lib/texts/unpack.h"
 
-enum { DATA = 0, INDEX, DICTIONARY, DATA_2, HEAD = 1 << 16 };
+enum { DATA = 0, INDEX, DICTIONARY, DATA_2, HEAD = 1 << 12 };
 enum {
     PLAIN = 0,
     PLAIN_DICTIONARY = 2,
@@ -121,15 +121,22 @@ static enum sn_status read_header(struct sn_pq_column *c, struct page *page, str
         if (take == all || take > SN_PQ_PAGE_MAX)
             return damaged(c, err);
     }
-    bool good = page->bytes >= 0 && page->bytes <= c->end - c->at && page->unpacked >= 0 &&
-                page->unpacked <= SN_PQ_PAGE_MAX && page->bytes <= SN_PQ_PAGE_MAX;
+    bool good = page->bytes >= 0 && page->bytes <= c->end - c->at && page->unpacked >= 0;
     if (page->type == DATA || page->type == DICTIONARY || page->type == DATA_2)
-        good = good && page->entries >= 0 && page->entries <= SN_PQ_ENTRIES_MAX;
+        good = good && page->entries >= 0;
     if (page->type == DATA_2)
         good = good && page->def_bytes >= 0 && page->rep_bytes >= 0 &&
                page->def_bytes + page->rep_bytes <= page->bytes &&
                page->def_bytes + page->rep_bytes <= page->unpacked;
-    return good ? SN_OK : damaged(c, err);
+    if (!good)
+        return damaged(c, err);
+    return page->unpacked <= SN_PQ_PAGE_MAX && page->bytes <= SN_PQ_PAGE_MAX &&
+                   page->entries <= SN_PQ_ENTRIES_MAX
+               ? SN_OK
+               : sn_pq_column_fail(c,
+                                   "has more than 256 MiB or 8388608 values, which is not read; "
+                                   "write smaller pages",
+                                   err);
 }
 
 /* --- its bytes -------------------------------------------------------------------------------- */

@@ -19,27 +19,6 @@ static uint64_t u64_at(const unsigned char *p)
     return le64toh(v);
 }
 
-static bool varint(const unsigned char **p, const unsigned char *end, uint64_t *out)
-{
-    *out = 0;
-    for (int shift = 0; shift < 64 && *p < end; shift += 7) {
-        int b = *(*p)++;
-        *out |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80)
-            return true;
-    }
-    return false;
-}
-
-static bool zigzag(const unsigned char **p, const unsigned char *end, int64_t *out)
-{
-    uint64_t v;
-    if (!varint(p, end, &v))
-        return false;
-    *out = (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
-    return true;
-}
-
 /* Number k of those of `width` bits that begin at p, the lowest bit first; all its bytes are there. */
 static uint64_t bits_at(const unsigned char *p, int64_t k, int width)
 {
@@ -60,7 +39,7 @@ static int one_run(const unsigned char **p, const unsigned char *end, int width,
 {
     uint64_t head, count;
     size_t bytes = (size_t)(width + 7) / 8;
-    if (!varint(p, end, &head) || head >> 1 == 0)
+    if (!sn_varint(p, end, &head) || head >> 1 == 0)
         return 0;
     bool is_packed = head & 1;
     uint64_t room = (uint64_t)(end - *p);
@@ -148,8 +127,8 @@ static bool deltas_begin(struct deltas *d, const unsigned char *p, const unsigne
 {
     int64_t first;
     *d = (struct deltas){.p = p, .end = end};
-    if (!varint(&d->p, end, &d->per_block) || !varint(&d->p, end, &d->blocks_of) ||
-        !varint(&d->p, end, &d->total) || !zigzag(&d->p, end, &first))
+    if (!sn_varint(&d->p, end, &d->per_block) || !sn_varint(&d->p, end, &d->blocks_of) ||
+        !sn_varint(&d->p, end, &d->total) || !sn_zigzag(&d->p, end, &first))
         return false;
     d->last = (uint64_t)first;
     return d->total == (uint64_t)n && d->per_block > 0 && d->per_block <= 1 << 20 &&
@@ -160,7 +139,7 @@ static bool deltas_begin(struct deltas *d, const unsigned char *p, const unsigne
 static bool one_block(struct deltas *d, int *from, int n, struct sn_pq_value *out)
 {
     int64_t least, each = (int64_t)(d->per_block / d->blocks_of);
-    if (!zigzag(&d->p, d->end, &least) || (uint64_t)(d->end - d->p) < d->blocks_of)
+    if (!sn_zigzag(&d->p, d->end, &least) || (uint64_t)(d->end - d->p) < d->blocks_of)
         return false;
     const unsigned char *width = d->p;
     d->p += d->blocks_of;

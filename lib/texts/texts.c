@@ -184,7 +184,7 @@ enum sn_status sn_texts_open(struct sn_texts *s, const char *name,
         return sn_gzip_open(&s->unpacker, name, err);
     if (s->to >= 4 && memcmp(s->buffer, "\x28\xb5\x2f\xfd", 4) == 0)
         return sn_zstd_open(&s->unpacker, name, err);
-    if (want && s->to >= 4 && memcmp(s->buffer, "PAR1", 4) == 0) {
+    if (s->to >= 4 && memcmp(s->buffer, "PAR1", 4) == 0) {
         s->from = s->to = 0;
         return sn_parquet_open(&s->rows, s->fd, name, want, err);
     }

@@ -40,7 +40,7 @@ struct sn_texts {
     struct sn_bytes lines;   /* of rows, from `from` to `to` */
 };
 /* Packed files are known by their first bytes, whatever their names. So are Parquet files, whose columns
- * `want` (NULL: none are read) are given as JSON lines. What else is no text is refused as by
+ * `want` says are given as JSON lines. What else is no text is refused as by
  * sn_data_kind_check. The caller closes in any case. */
 enum sn_status sn_texts_open(struct sn_texts *s, const char *name,
                              const struct sn_parquet_want *want, struct sn_err *err);

@@ -14,22 +14,37 @@ static int byte_of(struct sn_thrift *t)
     return t->p < t->end ? *t->p++ : (int)bad(t);
 }
 
+bool sn_varint(const unsigned char **p, const unsigned char *end, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; shift < 64 && *p < end; shift += 7) {
+        int b = *(*p)++;
+        *out |= (uint64_t)(b & 0x7f) << shift;
+        if (b < 0x80)
+            return true;
+    }
+    return false;
+}
+
+bool sn_zigzag(const unsigned char **p, const unsigned char *end, int64_t *out)
+{
+    uint64_t v;
+    if (!sn_varint(p, end, &v))
+        return false;
+    *out = (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+    return true;
+}
+
 static uint64_t varint(struct sn_thrift *t)
 {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 64 && t->p < t->end; shift += 7) {
-        int b = *t->p++;
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80)
-            return v;
-    }
-    return (uint64_t)bad(t);
+    uint64_t v;
+    return sn_varint(&t->p, t->end, &v) ? v : (uint64_t)bad(t);
 }
 
 static int64_t zigzag(struct sn_thrift *t)
 {
-    uint64_t v = varint(t);
-    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+    int64_t v;
+    return sn_zigzag(&t->p, t->end, &v) ? v : bad(t);
 }
 
 bool sn_thrift_next(struct sn_thrift *t, struct sn_thrift_field *f)

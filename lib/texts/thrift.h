@@ -33,6 +33,11 @@ enum sn_thrift_type {
     SN_THRIFT_STRUCT
 };
 
+/* A number of 7 bits a byte, the lowest first, and such a one with its sign in the lowest bit; *p moves
+ * behind it. False: it is cut short, or longer than 64 bits. */
+bool sn_varint(const unsigned char **p, const unsigned char *end, uint64_t *out);
+bool sn_zigzag(const unsigned char **p, const unsigned char *end, int64_t *out);
+
 struct sn_thrift {
     const unsigned char *p, *end;
     bool is_bad;

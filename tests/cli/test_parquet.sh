@@ -86,6 +86,8 @@ head -c 1000 plain.parquet >cut.parquet
 refuses "a file that is cut short" "does not end as a Parquet file does: it is cut short; copy it anew" cut.parquet text
 { head -c 6 plain.parquet && printf '\377\377\377\377\377\377\377\377' && tail -c +15 plain.parquet; } >damaged.parquet
 refuses "a page that is damaged" "column 'id', page before byte [0-9]+: is damaged; copy the file anew" damaged.parquet id
+{ head -c 7 plain.parquet && printf '\376\377\377\377\017\025\306\001' && tail -c +13 plain.parquet; } >huge.parquet
+refuses "a page that says it has 2 GiB" "column 'id', page before byte [0-9]+: has more than 256 MiB or 8388608 values, which is not read; write smaller pages" huge.parquet id
 cp plain.parquet plain.txt
 run "$data" tokenize plain.txt --tokenizer "$tokenizer" --out renamed
 is "one of another name" "$rc:$err" "2:plain.txt: is a Parquet file by its first bytes; name it .parquet"
