@@ -111,8 +111,8 @@ static void text_accuracy(const struct sn_plan_report *r)
     char low[16], high[16], why[192];
     if (s->low == 0)
         return;
-    (void)printf("nine in ten of this trainer's measured steps, none of them fitted to, were %.3g "
-                 "to %.3g times those planned: %s to %s\n",
+    (void)printf("nine in ten of this trainer's measured steps in every sheet, none of them "
+                 "fitted to, were %.3g to %.3g times those planned: %s to %s\n",
                  s->low, s->high, duration(low, s->low * r->plan->step_time),
                  duration(high, s->high * r->plan->step_time));
     if (sn_software_extrapolates(why, sizeof(why), s, r->plan->ranks, c->model.hidden,

@@ -104,7 +104,7 @@ static const struct sn_key rows[] = {
     {.name = "memory.cutoff", .type = SN_KEY_FLOAT, .offset = offsetof(struct sn_software, memory_cutoff),
      .sentence = "Part of the device's memory that is usable.", .min = 0.01L, .max = 1, .value = "1"},
     MAP("accuracy"),
-    NUMBER("accuracy.low", low, 1, NULL, "Measured over planned step: nine in ten of the steps that no constant was fitted to are at least that; 0: not known."),
+    NUMBER("accuracy.low", low, 1, NULL, "Measured over planned step, of nine in ten steps of each sheet, none of which a constant was fitted to: at least that; 0: not known."),
     NUMBER("accuracy.high", high, 1000, NULL, "And at most that."),
     NUMBER("accuracy.devices_least", devices_least, 1e9L, NULL, "Fewest devices of the steps that were measured."),
     NUMBER("accuracy.devices_most", devices_most, 1e9L, NULL, "Most devices."),

@@ -60,8 +60,8 @@ struct sn_software {
     double fixed_bytes;
     double memory_cutoff; /* fraction of device memory that is usable */
     /* --- how good it is --- */
-    double low, high; /* measured over planned, of nine in ten steps that no constant was fitted to;
-                         0: not known */
+    double low, high; /* measured over planned, of nine in ten steps of each sheet, none of which a
+                         constant was fitted to; 0: not known */
     double devices_least, devices_most, hidden_least, hidden_most, seq_least, seq_most; /* seen */
 };
 

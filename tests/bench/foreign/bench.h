@@ -83,8 +83,8 @@ const char *bench_sheet(const struct bench *b, int k);
 
 /* Tables of the used rows. */
 void bench_print_times(const struct bench *b, const char *title);
-/* The interval of measured over planned that holds of nine in ten rows, and what was measured, into
- * *s. */
+/* The interval of measured over planned that holds of nine in ten rows of each group, and what was
+ * measured, into *s. */
 enum sn_status bench_accuracy(struct sn_software *s, const struct bench *b, struct sn_err *err);
 /* That interval, and of each group how many are in that of the others. */
 void bench_print_interval(const struct bench *b);
