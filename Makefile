@@ -136,7 +136,7 @@ $(foreach i,$(ISAS) $(BF16_ISAS),$(eval $(BUILD)/kernels/cpu/$(i)/fp32/%.o $(BUI
 KERNEL_OBJ := $(foreach i,$(ISAS),$(ISA_SRC:kernels/cpu/%.c=$(BUILD)/kernels/cpu/$(i)/%.o) $(TILES:%=$(BUILD)/kernels/cpu/$(i)/%.o)) \
               $(foreach i,$(BF16_ISAS),$(patsubst %,$(BUILD)/kernels/cpu/$(i)/%.o,$(PRODUCTS) $(TILES_$(i))))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) \
-            $(patsubst bin/%.c,$(BUILD)/programs/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c)))
+            $(patsubst bin/%.c,$(BUILD)/programs/%.o,$(filter-out $(BIN_SRC) bin/mpi_main.c,$(wildcard bin/*.c bin/*/*.c)))
 LIB      := $(BUILD)/libsennit.a
 PROGRAMS := $(patsubst bin/sennit_%.c,$(BUILD)/bin/sennit-%,$(BIN_SRC))
 # What ranks of sennit-plan and sennit-convert go on as: those start where no MPI is.

@@ -1,10 +1,10 @@
 /*
- * train_lock.h - one trainer at a time works on a run directory, supervised or not.
+ * lock.h - one trainer at a time works on a run directory, supervised or not.
  */
 #ifndef SN_TRAIN_LOCK_H
 #define SN_TRAIN_LOCK_H
 
-#include "bin/train_end.h"
+#include "bin/train/end.h"
 #include "lib/rundir/runlock.h"
 #include "lib/rundir/signals.h"
 #include "slurm/scheduler/allocation.h"

@@ -1,4 +1,4 @@
-#include "bin/train_line.h"
+#include "bin/train/line.h"
 
 #include "bin/common.h"
 

@@ -1,5 +1,5 @@
 /*
- * train_preflight.h - sennit-train --preflight: are the nodes of this job well?
+ * preflight.h - sennit-train --preflight: are the nodes of this job well?
  */
 #ifndef SN_BIN_TRAIN_PREFLIGHT_H
 #define SN_BIN_TRAIN_PREFLIGHT_H

@@ -1,4 +1,4 @@
-#include "bin/train_lock.h"
+#include "bin/train/lock.h"
 
 #include "lib/base/clock.h"
 #include "lib/base/directory.h"

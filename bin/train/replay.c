@@ -1,4 +1,4 @@
-#include "bin/train_replay.h"
+#include "bin/train/replay.h"
 
 #include "lib/rundir/record.h"
 #include "lib/search/resolve.h"

@@ -1,7 +1,7 @@
-#include "bin/train_end.h"
+#include "bin/train/end.h"
 
 #include "bin/common.h"
-#include "bin/train_lock.h"
+#include "bin/train/lock.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/thread.h"

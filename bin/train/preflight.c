@@ -1,4 +1,4 @@
-#include "bin/train_preflight.h"
+#include "bin/train/preflight.h"
 
 #include "lib/base/directory.h"
 #include "lib/base/exit_code.h"

@@ -1,7 +1,7 @@
 /*
- * train_say.c - see train_say.h.
+ * say.c - see say.h.
  */
-#include "bin/train_say.h"
+#include "bin/train/say.h"
 
 #include "lib/base/log.h"
 #include "lib/base/str.h"

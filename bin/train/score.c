@@ -1,7 +1,7 @@
-#include "bin/train_score.h"
+#include "bin/train/score.h"
 
 #include "bin/common.h"
-#include "bin/train_generate.h"
+#include "bin/train/generate.h"
 #include "checkpoint/io/files.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/mem.h"

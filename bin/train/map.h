@@ -1,5 +1,5 @@
 /*
- * train_map.h - sennit-train finds out where its processes are, checks it, and numbers them.
+ * map.h - sennit-train finds out where its processes are, checks it, and numbers them.
  */
 #ifndef SN_BIN_TRAIN_MAP_H
 #define SN_BIN_TRAIN_MAP_H

@@ -1,4 +1,4 @@
-#include "bin/train_tune.h"
+#include "bin/train/tune.h"
 
 #include "lib/base/log.h"
 #include "lib/base/mem.h"

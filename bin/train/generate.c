@@ -1,4 +1,4 @@
-#include "bin/train_generate.h"
+#include "bin/train/generate.h"
 
 #include "checkpoint/io/files.h"
 #include "lib/base/mem.h"

@@ -1,5 +1,5 @@
 /*
- * train_generate.h - sennit-train --generate: a prompt of the command line, continued on stdout.
+ * generate.h - sennit-train --generate: a prompt of the command line, continued on stdout.
  */
 #ifndef SN_TRAIN_GENERATE_H
 #define SN_TRAIN_GENERATE_H

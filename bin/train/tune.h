@@ -1,5 +1,5 @@
 /*
- * train_tune.h - ways of a device's libraries: measured by sennit-train --tune, kept in a machine
+ * tune.h - ways of a device's libraries: measured by sennit-train --tune, kept in a machine
  * file, taken by the runs that name it.
  */
 #ifndef SN_BIN_TRAIN_TUNE_H

@@ -1,4 +1,4 @@
-#include "bin/train_trace.h"
+#include "bin/train/trace.h"
 
 #include "lib/base/log.h"
 #include "lib/config/batch.h"

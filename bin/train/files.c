@@ -1,4 +1,4 @@
-#include "bin/train_files.h"
+#include "bin/train/files.h"
 
 #include "checkpoint/store/saver.h"
 #include "lib/rundir/record.h"

@@ -1,5 +1,5 @@
 /*
- * train_replay.h - sennit-train --replay: what differs from the run, on stdout.
+ * replay.h - sennit-train --replay: what differs from the run, on stdout.
  */
 #ifndef SN_BIN_TRAIN_REPLAY_H
 #define SN_BIN_TRAIN_REPLAY_H

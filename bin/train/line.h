@@ -1,15 +1,15 @@
 /*
- * train_line.h - the command line of sennit-train.
+ * line.h - the command line of sennit-train.
  */
 #ifndef SN_BIN_TRAIN_LINE_H
 #define SN_BIN_TRAIN_LINE_H
 
-#include "bin/train_files.h"
-#include "bin/train_generate.h"
-#include "bin/train_map.h"
-#include "bin/train_replay.h"
-#include "bin/train_score.h"
-#include "bin/train_trace.h"
+#include "bin/train/files.h"
+#include "bin/train/generate.h"
+#include "bin/train/map.h"
+#include "bin/train/replay.h"
+#include "bin/train/score.h"
+#include "bin/train/trace.h"
 #include "lib/machine/machine.h"
 #include "lib/train/trainer.h"
 

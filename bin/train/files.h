@@ -1,10 +1,10 @@
 /*
- * train_files.h - what a trainer has open in run.output.
+ * files.h - what a trainer has open in run.output.
  */
 #ifndef SN_TRAIN_FILES_H
 #define SN_TRAIN_FILES_H
 
-#include "bin/train_lock.h"
+#include "bin/train/lock.h"
 #include "lib/comm/flight_recorder.h"
 #include "lib/rundir/attempt.h"
 #include "lib/state/state.h"

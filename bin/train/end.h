@@ -1,5 +1,5 @@
 /*
- * train_end.h - leaving the communicator when all is done, also without a rank that does not come.
+ * end.h - leaving the communicator when all is done, also without a rank that does not come.
  */
 #ifndef SN_TRAIN_END_H
 #define SN_TRAIN_END_H

@@ -1,4 +1,4 @@
-#include "bin/train_map.h"
+#include "bin/train/map.h"
 
 #include "bin/map_flow.h"
 #include "lib/base/clock.h"

@@ -1,5 +1,5 @@
 /*
- * train_score.h - sennit-train --score: how likely the continuations of a file are, as JSON lines on
+ * score.h - sennit-train --score: how likely the continuations of a file are, as JSON lines on
  * stdout.
  */
 #ifndef SN_TRAIN_SCORE_H

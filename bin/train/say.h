@@ -1,5 +1,5 @@
 /*
- * train_say.h - the first lines of a run: what it runs on, and what that takes.
+ * say.h - the first lines of a run: what it runs on, and what that takes.
  */
 #ifndef SN_BIN_TRAIN_SAY_H
 #define SN_BIN_TRAIN_SAY_H

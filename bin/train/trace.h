@@ -1,5 +1,5 @@
 /*
- * train_trace.h - sennit-train --trace: the planned step and a measured one in one file.
+ * trace.h - sennit-train --trace: the planned step and a measured one in one file.
  */
 #ifndef SN_BIN_TRAIN_TRACE_H
 #define SN_BIN_TRAIN_TRACE_H
