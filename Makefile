@@ -341,7 +341,7 @@ check-fuzz: ## With clang: 60 seconds of libFuzzer per target (FUZZ_SECONDS=60)
 FUZZ_SECONDS ?= 60
 # What reads files is compiled once more, with coverage; a target takes from the archive what it needs.
 DEEP      := clang -std=gnu11 -D_GNU_SOURCE -I. -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
-DEEP_SRC  := $(filter-out $(NOT_HERE),$(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report campaign token chat texts) \
+DEEP_SRC  := $(filter-out $(NOT_HERE),$(wildcard $(patsubst %,lib/%/*.c,base config layout model program monitor verify machine cost memory sim mapping search report campaign study token chat texts) \
              lib/data/*.c lib/state/state.c checkpoint/*/*.c slurm/*/*.c kernels/codec.c kernels/zfp*.c kernels/cpu/codec*.c))
 FUZZ_DEEP := $(patsubst tests/fuzz/%.c,build/deep/%,$(wildcard tests/fuzz/fuzz_*.c))
 run-fuzz: $(FUZZ_DEEP)

@@ -8,6 +8,7 @@
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
+#include "bin/plan_study.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"
@@ -27,7 +28,10 @@
 static const char usage[] =
     "usage: sennit-plan RUN.yaml [options]\n"
     "       sennit-plan search RUN.yaml [options]    the best layouts; see search --help\n"
-    "       sennit-plan campaign RUN.yaml [options]  what the whole run costs; see campaign --help\n"
+    "       sennit-plan campaign RUN.yaml [options]  what the whole run costs; see campaign "
+    "--help\n"
+    "       sennit-plan study RUN.yaml [options]     what each choice of a layout is worth; see "
+    "study --help\n"
     "       sennit-plan calibrate [RUN.yaml...] [-o MACHINE.yaml]    (see calibrate --help)\n"
     "\n"
     "Checks the run file, compiles its step, plays it on the machine that the file names and "
@@ -462,6 +466,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "campaign") == 0) {
         int code = 0;
         return sn_plan_campaign(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);
+    }
+    if (argc > 1 && strcmp(argv[1], "study") == 0) {
+        int code = 0;
+        return sn_plan_study(argc - 1, argv + 1, &code, &err) == SN_OK ? code : sn_report(&err);
     }
     enum sn_status st = parse_line(argc, argv, &l, &err);
     if (st == SN_OK && (l.help || l.version)) {
