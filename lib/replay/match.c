@@ -27,6 +27,9 @@ const char *sn_match_gap(const struct sn_config *c)
         return "tensor ranks share out rows of tokens, and which these are is known when it runs";
     if (experts && c->train.precision != SN_F32)
         return "rounding to 16 bits sends tokens to other experts";
+    if (c->train.lora.r > 0 && c->train.precision != SN_F32)
+        return "adapters begin at 0 and follow the signs of gradients, which rounding to 16 bits "
+               "turns";
     if (c->train.ramp.n_batches > 0)
         return "its batches have several sizes (train.ramp)";
     for (int i = 0; i < SN_NCODED; i++)

@@ -35,12 +35,13 @@ def published(rows, down, value, across, column):
     return "does not fit" if any(r["status"] == "oom" for r in alike) else "-"
 
 
-def planned(cell):
+def planned(cell, work):
+    """The MFU that the sheet would say of the planned step: `work` is MFU times seconds, the same in all of its rows."""
     plan = cell["plan"]
     if plan is None:
         return "does not fit" if "fits" in cell["why"] else "-"
     layout = plan["layout"]
-    return f"{100 * plan['mfu_uncausal']:.1f} (t{layout['tensor']} p{layout['pipeline']} m{layout['micro_batch']})"
+    return f"{100 * work / plan['step_time_s']:.1f} (t{layout['tensor']} p{layout['pipeline']} m{layout['micro_batch']})"
 
 
 def main():
@@ -48,7 +49,8 @@ def main():
     rows = [r for r in csv.DictReader(line for line in open(sheet) if not line.startswith("#")) if name in r["sheet"]]
     if not rows:
         sys.exit(f"study.py: {sheet} has no rows of {name}")
-    errors = []
+    errors, timed = [], next(r for r in rows if r["status"] == "ok")
+    work = float(timed["mfu"]) * float(timed["step_time_s"])
     for table in study["tables"]:
         down, across = table["down"], table["across"]
         if down == "zero" or across == "zero":
@@ -59,7 +61,7 @@ def main():
                 there = published(rows, down, value, across, column)
                 if there == "-":
                     continue
-                here = planned(cell)
+                here = planned(cell, work)
                 print(f"| {value} | {column} | {there} | {here} |")
                 if "(" in there and "(" in here:
                     errors.append(float(here.split()[0]) - float(there.split()[0]))

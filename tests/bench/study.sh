@@ -4,7 +4,7 @@
 # usage: tests/bench/study.sh        minutes; nothing is measured
 #
 # The four sheets of arXiv 2311.05610 that are in tests/bench/layouts, each planned by one command with the profile of its trainer. Of each pair of
-# values the best published row (MFU, as there: 6 N + 12 L C T), and the best that the search finds; the sheets tried a
+# values the best published row (MFU as the sheets count it), and the best that the search finds; the sheets tried a
 # grid of layouts, the search takes all that the trainer has (1F1B, ZeRO 1, recomputation of all or nothing).
 set -eu
 cd "$(dirname "$0")/../.."
