@@ -12,6 +12,7 @@ struct sn_verb {
 
 int sn_run_submit(int argc, char **argv); /* a batch script from run file and site */
 int sn_run_exec(int argc, char **argv);
+int sn_run_trial(int argc, char **argv); /* the best layouts, some steps of each */
 int sn_run_map(int argc, char **argv); /* which rank is where */
 int sn_run_status(int argc, char **argv);
 int sn_run_why(int argc, char **argv);

@@ -11,6 +11,7 @@
 static const struct sn_verb verbs[] = {
     {"submit", "RUN.yaml", "write the batch script of a run and submit it", sn_run_submit},
     {"exec", "RUN.yaml", "run it on the nodes of this job, or on this host", sn_run_exec},
+    {"trial", "RUN.yaml", "train some steps in each of the best layouts", sn_run_trial},
     {"map", "RUN.yaml", "which rank is on which node, GPU and switch", sn_run_map},
     {"status", "DIR", "where a run stands, from its directory", sn_run_status},
     {"why", "DIR", "what ended each attempt of a run", sn_run_why},

@@ -12,6 +12,9 @@ static const char usage[] =
     "Trains the model of RUN.yaml, continuing from the newest valid checkpoint.\n"
     "  --fresh              begin anew; checkpoints that exist are moved aside, not deleted\n"
     "  --stop-after N       leave after step N, saved; the schedule stays that of train.steps\n"
+    "  --trial              keep nothing but metrics: no checkpoint, no evaluation (sennit-run "
+    "trial "
+    "says it)\n"
     "  --places FILE        where the processes are, \"PROCESS SWITCH.NODE\" a line, instead of "
     "what\n"
     "                       they see\n"
@@ -76,6 +79,7 @@ static const char usage[] =
 
 enum {
     FRESH = 256,
+    TRIAL,
     STOP_AFTER,
     ATTEMPT,
     SUPERVISOR,
@@ -160,6 +164,9 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
     case FRESH:
         l->train.fresh = true;
         return SN_OK;
+    case TRIAL:
+        l->train.trial = true;
+        return SN_OK;
     case STOP_AFTER:
         SN_TRY(sn_parse_number("--stop-after", optarg, 1, INT64_MAX, &n, err));
         l->train.stop_after = n;
@@ -230,6 +237,7 @@ enum {
     WAY_TUNE,
     WAY_TRACE,
     WAY_REPLAY,
+    WAY_TRIAL,
     WAY_FRESH,
     WAY_STOP_AFTER,
     WAY_PROFILE,
@@ -264,6 +272,9 @@ static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *e
                         "makes steps again and keeps nothing of them",
                         1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE | 1u << WAY_TUNE |
                             1u << WAY_TRACE | 1u << WAY_FRESH | 1u << WAY_STOP_AFTER},
+        [WAY_TRIAL] = {"--trial", l->train.trial, "trains and keeps nothing but metrics",
+                       1u << WAY_GENERATE | 1u << WAY_SCORE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE |
+                           1u << WAY_TUNE | 1u << WAY_REPLAY},
         [WAY_FRESH] = {"--fresh", l->train.fresh, NULL, 0},
         [WAY_STOP_AFTER] = {"--stop-after", l->train.stop_after > 0, NULL, 0},
         [WAY_PROFILE] = {"--profile", l->profile, NULL, 0}};
@@ -279,6 +290,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                    struct sn_err *err)
 {
     static const struct option options[] = {{"fresh", no_argument, NULL, FRESH},
+                                            {"trial", no_argument, NULL, TRIAL},
                                             {"stop-after", required_argument, NULL, STOP_AFTER},
                                             {"attempt", required_argument, NULL, ATTEMPT},
                                             {"supervisor", required_argument, NULL, SUPERVISOR},

@@ -70,9 +70,13 @@ struct sn_search_auto_want {
     const char
         *machine; /* the shipped one of the site, for a run that names none; NULL, "": none */
 };
+/* The `top` best layouts of a run for so many ranks, by the machine that c names, else the site's, else the
+ * shipped laptop-cpu with this host's memory over the ranks, by which no run on GPUs is judged.
+ * SN_EINPUT where nothing fits. Caller runs sn_search_fini. */
+enum sn_status sn_search_best(struct sn_search *out, const struct sn_config *c,
+                              const struct sn_search_auto_want *w, int top, struct sn_err *err);
 /* What a run with `layout: auto` runs: the best layout for so many ranks, put into c->layout; the
- * same on every rank that asks. The machine is the one that c names, else the site's, else the
- * shipped laptop-cpu with this host's memory over the ranks, by which no run on GPUs is judged. */
+ * same on every rank that asks. */
 enum sn_status sn_search_auto(struct sn_config *c, const struct sn_search_auto_want *w,
                               struct sn_err *err);
 /* SN_EINPUT, with what would work: it runs on GPUs and no machine is known. */

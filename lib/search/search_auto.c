@@ -44,15 +44,10 @@ enum sn_status sn_search_refuse(const struct sn_config *c, int ranks, struct sn_
                    sn_batch_divisor(&c->train), c->layout_named ? ", and keys that layout names stand" : "", would);
 }
 
-static enum sn_status found_one(struct sn_config *c, const struct sn_search *s, int64_t limit,
-                                struct sn_err *err)
+static enum sn_status refuse_all(const struct sn_config *c, const struct sn_search *s,
+                                 int64_t limit, struct sn_err *err)
 {
     char need[16], have[16];
-    if (s->n > 0) {
-        c->layout = s->found[0].layout;
-        c->layout_auto = false;
-        return SN_OK;
-    }
     return sn_fail(err, SN_EINPUT,
                    "%s: layout: auto: none of %lld layouts fits %s; the nearest needs %s a rank",
                    c->path, (long long)s->valid, sn_str_bytes(have, limit),
@@ -92,27 +87,39 @@ static enum sn_status find_machine(struct sn_machine *m, int64_t *limit, const s
     return SN_OK;
 }
 
-enum sn_status sn_search_auto(struct sn_config *c, const struct sn_search_auto_want *want,
-                              struct sn_err *err)
+enum sn_status sn_search_best(struct sn_search *out, const struct sn_config *c,
+                              const struct sn_search_auto_want *want, int top, struct sn_err *err)
 {
     struct sn_machine machine = {0};
     struct sn_software software;
-    struct sn_search s = {0};
     struct sn_search_want w = {.config = c,
                                .machine = &machine,
                                .software = &software,
                                .ops = want->ops,
                                .threads = want->threads,
                                .ranks = want->ranks,
-                               .top = 1};
+                               .top = top};
+    *out = (struct sn_search){0};
     enum sn_status st = find_machine(&machine, &w.limit, c, want, err);
     if (st == SN_OK)
         st = sn_software_of(&software, c, NULL, err);
     if (st == SN_OK)
-        st = sn_search_run(&s, &w, err);
-    if (st == SN_OK)
-        st = found_one(c, &s, w.limit, err);
-    sn_search_fini(&s);
+        st = sn_search_run(out, &w, err);
+    if (st == SN_OK && out->n == 0)
+        st = refuse_all(c, out, w.limit, err);
     sn_machine_fini(&machine);
+    return st;
+}
+
+enum sn_status sn_search_auto(struct sn_config *c, const struct sn_search_auto_want *want,
+                              struct sn_err *err)
+{
+    struct sn_search s;
+    enum sn_status st = sn_search_best(&s, c, want, 1, err);
+    if (st == SN_OK) {
+        c->layout = s.found[0].layout;
+        c->layout_auto = false;
+    }
+    sn_search_fini(&s);
     return st;
 }

@@ -365,7 +365,8 @@ static bool every(int64_t n, int64_t step)
 
 /* What follows a finished step: validation, checkpoints, leaving. Sets *leave to an exit code, or
  * -1 to go on. */
-static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave, struct sn_err *err)
+static enum sn_status after_step(struct sn_trainer *t, const struct sn_trainer_options *o,
+                                 int64_t last, int *leave, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     int64_t step = t->state.scalars.step;
@@ -386,8 +387,9 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         *leave = SN_EXIT_SAVED;
     else if (step >= last)
         *leave = 0;
-    bool saves = !t->env.pace && (*leave >= 0 || every(c->checkpoint.every, step));
-    bool evaluates = t->valid_data.n > 0 && *leave <= 0 &&
+    bool keeps = !t->env.pace && !o->trial;
+    bool saves = keeps && (*leave >= 0 || every(c->checkpoint.every, step));
+    bool evaluates = t->valid_data.n > 0 && !o->trial && *leave <= 0 &&
                      (every(c->train.eval_every, step) || step == c->train.steps);
     if (evaluates) {
         struct sn_eval_report r = {.step = step};
@@ -399,7 +401,7 @@ static enum sn_status after_step(struct sn_trainer *t, int64_t last, int *leave,
         SN_TRY(sn_trainer_report_sets(t, err));
     if (saves)
         SN_TRY(sn_trainer_save(t, err));
-    if (!t->env.pace && *leave < 0 && every(c->checkpoint.snapshot_every, step))
+    if (keeps && *leave < 0 && every(c->checkpoint.snapshot_every, step))
         SN_TRY(sn_trainer_snapshot_take(t, err));
     return SN_OK;
 }
@@ -424,7 +426,7 @@ static enum sn_status run(struct sn_trainer *t, const struct sn_trainer_options 
         sn_trainer_timed_begin(t, step);
         SN_TRY(sn_trainer_step(t, step, err));
         SN_TRY(sn_trainer_timed_end(t, o, step, err));
-        SN_TRY(after_step(t, last, &leave, err));
+        SN_TRY(after_step(t, o, last, &leave, err));
     }
     SN_TRY(sn_trainer_save_wait(t, err));
     if (leave >= 0 || !t->snapping.is_resumed) /* else nothing else has this state */

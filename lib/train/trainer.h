@@ -18,6 +18,7 @@ enum { SN_TIMED_STEP = 4 };
 
 struct sn_trainer_options {
     bool fresh;         /* do not continue from a checkpoint */
+    bool trial;         /* keep nothing but metrics: evaluate nothing, save nothing */
     int64_t stop_after; /* leave after this step; 0: at train.steps */
     /* Called by all ranks, once, after this start's fourth step, or its last if it has fewer, with
      * when each of its operations ran; NULL: no step is timed. A failure ends the run. */

@@ -129,6 +129,7 @@ static enum sn_status format_command(struct sn_argv *out, const struct sn_superv
                           .attempt = s->number,
                           .fresh = is_fresh(x),
                           .stop_after = x->line.stop_after,
+                          .trial = x->line.trial,
                           .nodes = s->nodes,
                           .ranks = ranks_of(x, s),
                           .ranks_per_node = x->shape.ranks_per_node,

@@ -120,6 +120,8 @@ static enum sn_status count_ranks(struct sn_supervisor *x, struct sn_err *err)
     s->cpus_per_rank = c->slurm.cpus_per_rank ? c->slurm.cpus_per_rank : a->cpus_per_task;
     if (!s->cpus_per_rank && a->cpus)
         s->cpus_per_rank = a->cpus[0] / s->ranks_per_node;
+    if (x->line.only_counts)
+        return SN_OK;
     SN_TRY(sn_resolve_auto(c, ranks, sn_site_machine(&x->site, c), err));
     return sn_resolve_layout(c, ranks, err);
 }
@@ -226,7 +228,7 @@ static enum sn_status write_begin(struct sn_supervisor *x, struct sn_err *err)
     return sn_journal_write(&x->journal, &line, err);
 }
 
-enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
+enum sn_status sn_supervisor_read(struct sn_supervisor *x, const struct sn_supervisor_line *line,
                                   const struct sn_platform *platform, struct sn_err *err)
 {
     *x = (struct sn_supervisor){
@@ -241,7 +243,13 @@ enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_super
     SN_TRY(find_trainer(x, err));
     SN_TRY(choose_launcher(x, err));
     x->shape.is_searched = x->config->layout_auto;
-    SN_TRY(count_ranks(x, err));
+    return count_ranks(x, err);
+}
+
+enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
+                                  const struct sn_platform *platform, struct sn_err *err)
+{
+    SN_TRY(sn_supervisor_read(x, line, platform, err));
     SN_TRY(sn_launch_environment(&x->environment, &x->own, x->shape.launcher, err));
     SN_TRY(sn_supervisor_nodes_init(&x->nodes, x->allocation.host.n, err));
     SN_TRY(open_rundir(x, err));

@@ -35,6 +35,8 @@ struct sn_supervisor_line {
     const char *site;                /* NULL: the run file's */
     long long ranks, stop_after;     /* 0: not said */
     bool fresh, help;
+    bool trial;          /* keep nothing but metrics */
+    bool only_counts;    /* ranks: what is open of the layout stays so, and none is refused */
     const char *version; /* of this program, for the journal */
     const char *trainer; /* NULL: it lies beside this program */
 };
@@ -102,6 +104,10 @@ static inline int64_t sn_supervisor_date(const struct sn_supervisor *x)
     return (int64_t)sn_platform_date(x->platform);
 }
 
+/* Run file, allocation, site and ranks, without a look at the run directory or a line in its journal;
+ * sn_supervisor_close in any case. */
+enum sn_status sn_supervisor_read(struct sn_supervisor *x, const struct sn_supervisor_line *line,
+                                  const struct sn_platform *platform, struct sn_err *err);
 /* Read all of it. The platform outlives it. SN_EINPUT and so on; sn_supervisor_close in any case. */
 enum sn_status sn_supervisor_open(struct sn_supervisor *x, const struct sn_supervisor_line *line,
                                   const struct sn_platform *platform, struct sn_err *err);

@@ -244,6 +244,8 @@ enum sn_status sn_launch_format(struct sn_argv *out, const struct sn_launch *l, 
     }
     if (l->fresh)
         sn_argv_add(&a, "--fresh");
+    if (l->trial)
+        sn_argv_add(&a, "--trial");
     if (l->stop_after) {
         sn_argv_add(&a, "--stop-after");
         sn_argv_add(&a, "%lld", (long long)l->stop_after);

@@ -38,7 +38,7 @@ struct sn_launch {
     const char *trainer, *run_file;
     const char *supervisor; /* sn_runlock_name of who launches; NULL or "": it is not said */
     int attempt;
-    bool fresh, preflight;
+    bool fresh, preflight, trial;
     int64_t stop_after;                              /* 0: not said */
     int nodes, ranks, ranks_per_node, cpus_per_rank; /* the last: 0: not known */
     int gpus_per_node;                               /* 0: none */
