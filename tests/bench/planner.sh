@@ -8,12 +8,13 @@
 #   published  step times, ranks and memory that others measured      tests/bench/published.sh
 #   baselines  what a closed formula and another planner make of them  tests/bench/baselines.sh
 #   campaigns  totals of published trainings                          tests/bench/campaigns.sh
+#   study      the published study of layouts, planned                tests/bench/study.sh
 #   own        memory, traffic and time of sennit-train on this host   tests/bench/own.sh
 #   paced      ranks that sleep, over slowed links (wants root)        tests/bench/paced.sh
 #   speed      layouts a second, bounded and exact                     tests/bench/speed.sh
 set -eu
 cd "$(dirname "$0")/../.."
-all="published baselines campaigns own paced speed"
+all="published baselines campaigns study own paced speed"
 page=docs/ACCURACY.md
 write=
 [ "${1-}" != --write ] || { write=1 && shift; }
