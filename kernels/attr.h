@@ -27,7 +27,7 @@ struct sn_gemm_attr {
     enum sn_epilogue epilogue;
 };
 
-/* ROPE, HEAD_NORM and its gradients, MLA_JOIN, MLA_JOIN_DX, ATTENTION, ATTENTION_DX */
+/* ROPE, HEAD_NORM and its gradients, MLA_JOIN, MLA_JOIN_DX, ATTENTION, ATTENTION_DX, ATTENTION_ROWS */
 struct sn_attention_attr {
     int32_t heads, kv_heads, head_dim;
     int32_t v_dim;       /* MLA_JOIN, ATTENTION, their gradients: features of a head of v; 0: head_dim */
@@ -52,7 +52,8 @@ struct sn_position_attr {
     int32_t context_rank; /* of this rank: its rows' positions */
     int32_t key_rank;     /* ATTENTION, ATTENTION_DX: whose positions the keys have */
     bool zigzag;          /* how positions are dealt to context ranks; else contiguous */
-    int64_t row0;         /* the operand's first row among the rank's rows of the micro-batch */
+    int64_t row0;         /* the operand's first row among the rank's rows of the micro-batch; of one row
+                             after another set when it runs */
 };
 
 /* EMBED, the head and cross entropy, where ranks share the vocabulary out */

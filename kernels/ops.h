@@ -118,6 +118,9 @@
  *               6 starts?                                 shapes are those of q, k, v, o above
  *               o and lse are those over all keys, in 1 and 2 some of the keys (key_rank as above):
  *               dq is their share of it. Each output may be f32 or the storage type; o too
+ * ATTENTION_ROWS 0 q[R,H*d], 1 k[N,G*d], 2 v[N,G*e]       0 o[R,H*e]                  -
+ *               o as ATTENTION's, without dropout, of queries at the positions row0 .. row0 + R - 1 of one
+ *               sample over keys and values at its positions 0 .. N - 1, which were kept (N >= row0 + R)
  * ACT           0 x[T,F]                                  0 y[T,F]                    0: in 0
  *               attr.act: GELU with tanh, GELU with erf
  * ACT_DX        0 dy[T,F], 1 x[T,F]                       0 dx[T,F]                   0: in 0 or 1
@@ -290,7 +293,7 @@
     X(NORM_PART, norm_part) X(NORM_DX_PART, norm_dx_part) X(HEAD_NORM, head_norm)                  \
     X(HEAD_NORM_DX, head_norm_dx) X(HEAD_NORM_DW, head_norm_dw) X(GEMM, gemm)                      \
     X(COLSUM, colsum) X(ROPE, rope) X(MLA_JOIN, mla_join) X(MLA_JOIN_DX, mla_join_dx)              \
-    X(ATTENTION, attention) X(ATTENTION_DX, attention_dx)                                         \
+    X(ATTENTION, attention) X(ATTENTION_DX, attention_dx) X(ATTENTION_ROWS, attention_rows)        \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
     X(SCALE, scale) X(GATE, gate) X(GATE_DX, gate_dx) X(DROPOUT, dropout) X(JITTER, jitter)        \
     X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)                                            \
@@ -347,6 +350,7 @@ enum {
     SN_ATTENTION_DX_Q, SN_ATTENTION_DX_K, SN_ATTENTION_DX_V, SN_ATTENTION_DX_O, SN_ATTENTION_DX_DO, SN_ATTENTION_DX_LSE, SN_ATTENTION_DX_STARTS,
     SN_ATTENTION_DX_DQ = 0, SN_ATTENTION_DX_DK, SN_ATTENTION_DX_DV
 };
+enum { SN_ATTENTION_ROWS_Q, SN_ATTENTION_ROWS_K, SN_ATTENTION_ROWS_V, SN_ATTENTION_ROWS_O = 0 };
 enum { SN_ACT_X, SN_ACT_Y = 0 };
 enum { SN_SCALE_X, SN_SCALE_Y = 0 };
 enum { SN_GATE_X, SN_GATE_Z, SN_GATE_Y = 0 };

@@ -43,6 +43,7 @@ struct sn_args SN_K(sn_fp8_operands)(const struct sn_args *a, int threads);
 size_t SN_K(sn_expert_gemm_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_scratch)(const struct sn_args *a, int threads);
 size_t SN_K(sn_attention_dx_scratch)(const struct sn_args *a, int threads);
+size_t SN_R(sn_attention_rows_scratch)(const struct sn_args *a, int threads);
 size_t SN_R(sn_cross_entropy_scratch)(const struct sn_args *a, int threads);
 size_t SN_R(sn_coded_scratch)(const struct sn_args *a);
 size_t SN_R(sn_orthogonalise_scratch)(const struct sn_args *a);

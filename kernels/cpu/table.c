@@ -14,6 +14,8 @@ static size_t scratch(enum sn_op_kind kind, const struct sn_args *a, int threads
         return SN_K(sn_attention_scratch)(a, threads);
     case SN_OP_ATTENTION_DX:
         return SN_K(sn_attention_dx_scratch)(a, threads);
+    case SN_OP_ATTENTION_ROWS:
+        return SN_R(sn_attention_rows_scratch)(a, threads);
     case SN_OP_CROSS_ENTROPY:
         return SN_R(sn_cross_entropy_scratch)(a, threads);
     case SN_OP_ENCODE:
@@ -61,6 +63,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_MLA_JOIN_DX] = SN_R(sn_mla_join_dx),
             [SN_OP_ATTENTION] = SN_K(sn_attention),
             [SN_OP_ATTENTION_DX] = SN_K(sn_attention_dx),
+            [SN_OP_ATTENTION_ROWS] = SN_R(sn_attention_rows),
             [SN_OP_ACT] = SN_R(sn_act),
             [SN_OP_ACT_DX] = SN_R(sn_act_dx),
             [SN_OP_SWIGLU] = SN_R(sn_swiglu),

@@ -238,6 +238,18 @@ static inline int64_t sn_rope_heads(int64_t heads, uint32_t ranges)
     return sn_ceil_div(heads, ranges);
 }
 
+/* ATTENTION_ROWS: a block for each query of a head; as many warps as their outputs find room for, where
+ * heads are no wider than some 10,000 columns. */
+static inline struct sn_shape sn_shape_attention_rows(int64_t queries, int64_t d, int64_t e)
+{
+    struct sn_shape g = {sn_cap(queries, SN_GRID_CAP), 1, 1, SN_WARP, SN_BLOCK / SN_WARP, 0};
+    for (;; g.by /= 2) {
+        g.shared = queries > 0 ? (size_t)(d + g.by * (e + 2)) * sizeof(float) : 0;
+        if (g.by == 1 || g.shared <= SN_SHARED_PLAIN)
+            return g;
+    }
+}
+
 /* ROUTE_LOSS: a sum of each block is scratch. */
 enum { SN_ROUTE_BLOCKS = 128 };
 

@@ -43,7 +43,7 @@ static double flops_of_pairs(const struct sn_op *op, int64_t columns)
            (double)columns;
 }
 
-/* QK^T and PV. */
+/* QK^T and PV; of a row that may be anywhere in its sample the mean. */
 double sn_flops_attention(const struct sn_op *op)
 {
     return flops_of_pairs(op, op->attr.attention.head_dim + sn_v_dim(&op->attr.attention));

@@ -133,6 +133,10 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"q"}, {"k"}, {"v"}, {"o"}, {"do"}, {"lse"}, {"starts", OPT}},
         .out = {{"dq", FREE}, {"dk", FREE}, {"dv", FREE}},
         .cost = SN_COST_ATTENTION, .flops = sn_flops_attention_dx, .shape = sn_shape_attention},
+    [SN_OP_ATTENTION_ROWS] = {
+        .in = {{"q"}, {"k"}, {"v"}},
+        .out = {{"o"}},
+        .flops = sn_flops_attention},
     [SN_OP_ACT] = {
         .in = {{"x", GRAD | ROWS}},
         .out = {{"y", ROWS, {TAKES(SN_ACT_X)}}},

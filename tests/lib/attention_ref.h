@@ -117,7 +117,7 @@ static void head_forward(struct head *h, double scale)
 }
 
 /* Adds to dq, dk and dv what the pairs of asking queries and giving keys contribute. */
-static void head_backward(struct head *h, double scale)
+__attribute__((unused)) static void head_backward(struct head *h, double scale)
 {
     for (int64_t i = 0; i < h->s; i++) {
         const double *go = h->go + i * h->e, *p = h->p + i * h->s;

@@ -38,9 +38,9 @@ static void grids_stay_within_limits(void)
     bool good = true;
     for (int r = 0; r < NROWS; r++)
         for (int w = 0; w < NWIDTHS; w++) {
-            struct sn_shape g[] = {sn_shape_line(rows_of[r]), sn_shape_plane(rows_of[r], widths[w]),
-                                   sn_shape_rows(rows_of[r], widths[w]),
-                                   sn_shape_rope(rows_of[r], widths[w], 128)};
+            int64_t n = rows_of[r], width = widths[w];
+            struct sn_shape g[] = {sn_shape_line(n), sn_shape_plane(n, width), sn_shape_rows(n, width),
+                                   sn_shape_rope(n, width, 128), sn_shape_attention_rows(n, width, 96)};
             for (size_t i = 0; i < sizeof(g) / sizeof(g[0]); i++) {
                 good = good && is_launchable(&g[i]);
                 good = good && (g[i].x > 0) == (rows_of[r] > 0); /* nothing for nothing */
