@@ -385,11 +385,11 @@ enum sn_status sn_plan_print_activations(const struct sn_stages *s, bool json, s
 static enum sn_status find_program(const struct sn_program **out, const struct sn_job *j,
                                    const char *name, struct sn_err *err)
 {
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    const struct sn_programs set = sn_job_programs(j);
     *out = NULL;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(set[i]->name, name) == 0 && set[i]->n_ops > 0)
-            *out = set[i];
+    for (int i = 0; i < SN_NPROGRAMS; i++)
+        if (strcmp(set.of[i]->name, name) == 0 && set.of[i]->n_ops > 0)
+            *out = set.of[i];
     if (*out)
         return SN_OK;
     return sn_fail(err, SN_EINPUT,

@@ -150,6 +150,8 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .scores = l->score.file != NULL,
+                                 .keeps_past = sn_train_generate_wanted(&l->generate) &&
+                                               !l->generate.whole,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;

@@ -15,6 +15,7 @@ struct sn_train_generate {
     long long tokens, top_k;
     long long seed; /* -1: that of the run */
     double temperature, top_p;
+    bool whole; /* nothing is kept: each token computes its whole window */
 };
 
 /* What works where nobody says anything. */

@@ -69,6 +69,9 @@ static const char usage[] =
     "probability\n"
     "                       (default 1: from all)\n"
     "  --seed N             draw others (default run.seed: the same text every time)\n"
+    "  --no-cache           keep no keys and values: each token computes its whole window, the "
+    "same text\n"
+    "                       slower\n"
     "  --help, --version\n"
     "\n"
     "SIGINT, SIGUSR1, SIGUSR2 or the file OUTPUT/save-and-exit: save, exit 75. SIGTERM, SIGHUP: "
@@ -103,6 +106,7 @@ enum {
     TOP_K,
     TOP_P,
     SEED,
+    NO_CACHE,
     HELP,
     VERSION
 };
@@ -145,6 +149,10 @@ static enum sn_status parse_generate(int code, char **argv, struct sn_train_gene
     case SEED:
         g->option = "--seed";
         return sn_parse_number("--seed", optarg, 0, INT64_MAX, &g->seed, err);
+    case NO_CACHE:
+        g->option = "--no-cache";
+        g->whole = true;
+        return SN_OK;
     case TEMPERATURE:
         g->option = "--temperature";
         return parse_real("--temperature", 100, &g->temperature, err);
@@ -314,6 +322,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                             {"top-k", required_argument, NULL, TOP_K},
                                             {"top-p", required_argument, NULL, TOP_P},
                                             {"seed", required_argument, NULL, SEED},
+                                            {"no-cache", no_argument, NULL, NO_CACHE},
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
                                             {0}};

@@ -233,6 +233,8 @@ void sn_exec_args(const struct sn_exec *x, const struct sn_program *p, const str
     }
     a->attr = op->attr;
     a->attr.experts.round = at->round;
+    if (op->at_row)
+        a->attr.position.row0 = at->row;
     a->scalars = (void *)base(x, p, x->job->scalars, at);
     a->scratch = x->arena[sn_class_row(SN_CLASS_WORKSPACE)->arena] + p->slots_bytes + p->temp_bytes;
 }

@@ -24,15 +24,15 @@ void sn_memory_add_up(struct sn_memory_plan *m)
 
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out)
 {
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    const struct sn_programs set = sn_job_programs(j);
     int64_t arenas = sn_job_arena_bytes(j), told = 0;
     *out = (struct sn_memory_plan){0};
     for (int c = 0; c < SN_NSTATE_CLASSES; c++)
         out->of[sn_class_row((enum sn_class)c)->use] += j->class_bytes[c];
     /* The scratch arena is as large as the largest program needs; its workspace counts apart. */
-    for (int i = 0; i < 3; i++)
-        if (set[i]->workspace_bytes > out->workspace)
-            out->workspace = set[i]->workspace_bytes;
+    for (int i = 0; i < SN_NPROGRAMS; i++)
+        if (set.of[i]->workspace_bytes > out->workspace)
+            out->workspace = set.of[i]->workspace_bytes;
     for (int u = 0; u < SN_NMEMORY_USES; u++)
         told += out->of[u];
     out->activations += arenas - told; /* what else is in scratch, and page rounding of classes */

@@ -113,6 +113,7 @@ struct sn_emit {
     struct sn_program *p;
     bool train;    /* gradients are wanted */
     bool generate; /* the head gives the logits of one row */
+    bool row;      /* and that row is all there is: generate_row */
     struct sn_value_place *value;
     int input, output;     /* values that cross the current stage module's boundaries; -1 */
     struct sn_view *gview; /* buffer -> its gradient so far (buf -1: none); sized by cap_bufs */

@@ -206,8 +206,7 @@ static enum sn_status compile_train(struct sn_job *j, struct sn_err *err)
 }
 
 /* The programs without gradients share the state buffers of the train program. */
-static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bool generate,
-                                      struct sn_err *err)
+static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, struct sn_err *err)
 {
     const struct sn_program *train = &j->train;
     p->bufs = sn_alloc_n((size_t)train->n_state_bufs, sizeof(*p->bufs));
@@ -220,10 +219,11 @@ static enum sn_status compile_forward(struct sn_job *j, struct sn_program *p, bo
     struct sn_emit e;
     enum sn_status st = emit_init(&e, j, p, err);
     if (st == SN_OK) {
-        e.generate = generate;
+        e.row = p == &j->generate_row;
+        e.generate = e.row || p == &j->generate;
         emit_begin(&e);
         sn_emit_segments(&e);
-        if (!generate) {
+        if (!e.generate) {
             sn_segment_begin(p, SN_SEGMENT_UPDATE); /* run once after the last micro-batch */
             struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "evaluation_end");
             op->group = SN_GROUP_WORLD;
@@ -245,19 +245,22 @@ static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
     SN_TRY(compile_train(j, err));
     if (j->text_only)
         return SN_OK;
-    SN_TRY(compile_forward(j, &j->evaluate, false, err));
+    SN_TRY(compile_forward(j, &j->evaluate, err));
     if (sn_grid_ranks(&j->grid) == 1) {
-        /* Generation runs one sample; T is the only size in which the programs differ. */
+        /* Generation runs one sample, or a row of it; T is the only size in which the programs differ. */
         int64_t rows = j->rows;
         j->rows = j->config->model.seq;
-        enum sn_status st = compile_forward(j, &j->generate, true, err);
+        enum sn_status st = compile_forward(j, &j->generate, err);
+        j->rows = 1;
+        if (st == SN_OK && j->keeps_past)
+            st = compile_forward(j, &j->generate_row, err);
         j->rows = rows;
         SN_TRY(st);
     }
-    const struct sn_program *set[] = {&j->train, &j->evaluate, &j->generate};
+    const struct sn_programs set = sn_job_programs(j);
     int64_t *most = &j->arena_bytes[SN_ARENA_SCRATCH];
-    for (int i = 0; i < 3; i++)
-        *most = scratch_of(set[i]) > *most ? scratch_of(set[i]) : *most;
+    for (int i = 0; i < SN_NPROGRAMS; i++)
+        *most = scratch_of(set.of[i]) > *most ? scratch_of(set.of[i]) : *most;
     return SN_OK;
 }
 
@@ -340,6 +343,7 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     j->threads = env->threads;
     j->dtype = c->train.precision;
     j->scores = env->scores;
+    j->keeps_past = env->keeps_past;
     j->row_scores = -1;
     SN_TRY(place_rank(j, env->rank, err));
     j->held = sn_config_holding(c);
@@ -358,6 +362,7 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     name_program(j, &j->train, "train", c->train.global_batch / (l->data * l->micro_batch));
     name_program(j, &j->evaluate, "evaluate", 1);
     name_program(j, &j->generate, "generate", 1);
+    name_program(j, &j->generate_row, "generate_row", 1);
     SN_TRY(sn_modules_create(j, err));
     return sn_shards_create(j, err);
 }
@@ -421,6 +426,7 @@ void sn_job_destroy(struct sn_job *j)
     program_fini(&j->train);
     program_fini(&j->evaluate);
     program_fini(&j->generate);
+    program_fini(&j->generate_row);
     sn_free(j->module_of_node);
     sn_free(j->module_of_value);
     sn_free(j->first_node);

@@ -32,7 +32,7 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n)
 struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows)
 {
     struct sn_view v = sn_view_rows(e->p, buf, row, rows);
-    v.index = SN_AT_MICRO;
+    v.index = e->row ? SN_AT_ROW : SN_AT_MICRO;
     v.stride = e->job->rows;
     return v;
 }
@@ -71,6 +71,7 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     op->out[SN_EMBED_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
     op->attr.vocab.first = e->job->shards[shard].tensor[0].from;
+    op->at_row = e->row;
     (void)sn_take(e, n->out, sn_region(e->job)); /* summed here, outside the first block */
 }
 
@@ -221,6 +222,7 @@ static void lower_rope(struct sn_emit *e, const struct sn_node *n)
     op->out[SN_ROPE_Y] = sn_view_all(e->p, y);
     op->attr = sn_localised(e, n);
     op->attr.attention.heads = heads.query + heads.kv;
+    op->at_row = e->row;
 }
 
 static void lower_head_norm(struct sn_emit *e, const struct sn_node *n)

@@ -1,7 +1,8 @@
 /*
  * lower_attention.c - attention, on whole sequences or over context ranks.
  *
- * One rank: one operation.
+ * One rank: one operation. Where text is generated its keys and values are kept in `past`, and of a single
+ * row an operation of its own reads them there.
  *
  * Ring (Liu et al., "Ring Attention", arXiv 2310.01889; zig-zag order after Zhu's ring flash
  * attention): each rank keeps its queries; keys and values go round. Step j uses those of rank
@@ -36,6 +37,40 @@ static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
     if (!a->e->train)
         op->attr.random.drop = 0;
     return op;
+}
+
+/* Rows of what is kept of this attention: of the row asked for, or all. */
+static struct sn_view past(const struct attention *a, int64_t rows)
+{
+    const struct sn_model *m = a->e->job->model;
+    int buf = a->e->job->past;
+    for (int i = 0; &m->nodes[i] != a->n; i++)
+        buf += m->nodes[i].kind == SN_NODE_ATTENTION;
+    struct sn_view v = sn_view_rows(a->e->p, buf, 0, rows);
+    v.index = rows == 1 ? SN_AT_ROW : SN_AT_FIXED;
+    return v;
+}
+
+static void keep(const struct attention *a)
+{
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_COPY, "%s.past", a->n->point);
+    op->in[SN_COPY_X] = a->k;
+    op->in[SN_COPY_X].cols = a->k.cols + a->v.cols;
+    op->out[SN_COPY_Y] = past(a, a->k.rows);
+}
+
+static void one_row(const struct attention *a)
+{
+    struct sn_view all = past(a, a->attr.position.seq);
+    keep(a);
+    struct sn_op *op = sn_op_add(a->e->p, SN_OP_ATTENTION_ROWS, "%s", a->n->point);
+    op->in[SN_ATTENTION_ROWS_Q] = a->q;
+    op->in[SN_ATTENTION_ROWS_K] = sn_view_cols(a->e->p, all.buf, 0, a->k.cols);
+    op->in[SN_ATTENTION_ROWS_V] = sn_view_cols(a->e->p, all.buf, a->k.cols, a->v.cols);
+    op->out[SN_ATTENTION_ROWS_O] = sn_view_all(a->e->p, a->y);
+    op->attr = a->attr;
+    op->attr.random.drop = 0;
+    op->at_row = true;
 }
 
 static int lse_buffer(const struct attention *a, int64_t rows)
@@ -189,7 +224,11 @@ void sn_lower_attention(struct sn_emit *e, const struct sn_node *n)
     a.y = sn_result(e, n, a.attr.attention.heads * sn_v_dim(&a.attr.attention), cut.give);
     if (e->p->failed)
         return;
-    if (a.attr.position.context == 1)
+    if (e->generate && !e->row && j->keeps_past)
+        keep(&a);
+    if (e->row)
+        one_row(&a);
+    else if (a.attr.position.context == 1)
         (void)core(&a, sn_view_all(e->p, a.y), lse_buffer(&a, a.q.rows));
     else if (j->config->layout.context_kind == SN_CONTEXT_RING)
         ring(&a);

@@ -156,10 +156,17 @@ static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n
     return a;
 }
 
+/* Rows of each sample that an expert takes; 0: all. Where text is generated all: what a row gives is of the
+ * rows before it alone, and the same however many follow. */
+static int64_t capacity_of(const struct sn_emit *e, const struct sn_node *n)
+{
+    return e->generate ? 0 : n->attr.experts.capacity;
+}
+
 static void place(struct sn_emit *e, const struct sn_node *n, int choice)
 {
     struct sn_program *p = e->p;
-    int all = n->attr.experts.capacity > 0 ? sn_choices_gather(e, choice, n->point) : choice;
+    int all = capacity_of(e, n) > 0 ? sn_choices_gather(e, choice, n->point) : choice;
     struct sn_routes *r = &e->routes;
     r->place = temp(e, SN_I32, tokens(e), e->job->config->model.experts.top_k, n->point, "place");
     r->bounds = temp(e, SN_I32, 1, n->attr.experts.count + 1, n->point, "bounds");
@@ -170,7 +177,7 @@ static void place(struct sn_emit *e, const struct sn_node *n, int choice)
     op->out[SN_MOE_PERMUTE_PLACE] = sn_view_all(p, r->place);
     op->out[SN_MOE_PERMUTE_BOUNDS] = sn_view_all(p, r->bounds);
     op->attr.experts.count = n->attr.experts.count;
-    op->attr.experts.capacity = n->attr.experts.capacity;
+    op->attr.experts.capacity = capacity_of(e, n);
     op->attr.position.seq = n->attr.position.seq;
     op->attr.position.context = at.position.context;
     op->attr.position.context_rank = at.position.context_rank;
@@ -257,7 +264,8 @@ int64_t sn_expert_rows(const struct sn_config *c)
 
 static int64_t expert_rows(const struct sn_emit *e)
 {
-    return sn_expert_rows(e->job->config);
+    const struct sn_config *c = e->job->config;
+    return e->generate ? e->job->rows * c->model.experts.top_k : sn_expert_rows(c);
 }
 
 int sn_experts_here(const struct sn_emit *e)

@@ -128,12 +128,12 @@ static void pick_row(const struct head *h)
 {
     struct sn_program *p = h->e->p;
     sn_segment_begin(p, SN_SEGMENT_HEAD);
-    h->e->job->logits = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, h->w.rows, "logits");
+    p->logits = sn_buffer_add(p, SN_CLASS_TEMP, SN_F32, 1, h->w.rows, "logits");
     struct sn_op *op = sn_op_add(p, SN_OP_GEMM, "%s", h->n->point);
     op->in[SN_GEMM_A] = sn_view_rows(p, h->x.buf, 0, 1);
-    op->in[SN_GEMM_A].index = SN_AT_ROW;
+    op->in[SN_GEMM_A].index = h->e->row ? SN_AT_FIXED : SN_AT_ROW;
     op->in[SN_GEMM_B] = h->w;
-    op->out[SN_GEMM_C] = sn_view_all(p, h->e->job->logits);
+    op->out[SN_GEMM_C] = sn_view_all(p, p->logits);
     op->attr.gemm.trans_b = true;
 }
 

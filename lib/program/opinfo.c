@@ -449,6 +449,7 @@ const struct sn_class_row *sn_class_row(enum sn_class c)
         [SN_CLASS_PARAM] = {"param", SN_ARENA_STATE, SN_USE_PARAMS},
         [SN_CLASS_GRAD] = {"grad", SN_ARENA_STATE, SN_USE_GRADS},
         [SN_CLASS_OPTIM] = {"optim", SN_ARENA_STATE, SN_USE_OPTIMIZER},
+        [SN_CLASS_PAST] = {"past", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
         [SN_CLASS_BATCH] = {"batch", SN_ARENA_STATE, SN_USE_ACTIVATIONS},
         [SN_CLASS_COMM] = {"comm", SN_ARENA_STATE, SN_USE_COMM},
         [SN_CLASS_SCALARS] = {"scalars", SN_ARENA_STATE, SN_USE_ACTIVATIONS},

@@ -116,6 +116,7 @@ enum sn_class {
     SN_CLASS_PARAM, /* weights as the forward pass reads them */
     SN_CLASS_GRAD,  /* fp32, contiguous in the order in which backward finishes them */
     SN_CLASS_OPTIM, /* master weights (unless they are the weights), moments */
+    SN_CLASS_PAST,  /* generate: keys and values of the tokens before, of each attention: not saved */
     SN_CLASS_BATCH, /* token ids, targets and starts of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
@@ -147,7 +148,7 @@ enum sn_segment_kind {
     SN_SEGMENT_INPUT_GRAD, /* or apart, so that a schedule may delay the second */
     SN_SEGMENT_WEIGHT_GRAD,
     SN_SEGMENT_UPDATE,
-    SN_SEGMENT_HEAD /* generate: logits of one row */
+    SN_SEGMENT_HEAD /* generate, generate_row: logits of one row */
 };
 
 struct sn_buffer {
@@ -202,6 +203,7 @@ struct sn_op {
     int codable;   /* of communication: 1 + the enum sn_coded of what it moves; 0: exact, always */
     bool is_coded; /* operands are streams of attr's codec: only what they use of their room goes */
     int waits_for; /* WAIT: id of the posted operation */
+    bool at_row;   /* attr.position.row0 is the row asked for (generate_row) */
     bool per_slot; /* posts and waits of different slots are apart */
     bool is_weight_grad; /* may be delayed with the weight gradients */
     bool is_input_grad;  /* of a move of the model: its gradient's */
@@ -234,7 +236,7 @@ struct sn_batch_order {
 enum { SN_MAX_VSTAGES = 64 }; /* virtual stages of a rank */
 
 struct sn_program {
-    char name[32]; /* "train", "evaluate", "generate" */
+    char name[32]; /* "train", "evaluate", "generate", "generate_row" */
     struct sn_buffer *bufs;
     struct sn_op *ops;
     struct sn_segment *segments;
@@ -243,6 +245,7 @@ struct sn_program {
     int cap_bufs, cap_ops, cap_segments, cap_sched;
     int next_id;            /* of operations */
     int *op_of_id, cap_ids; /* where the operation of each id is, while the text is written */
+    int logits;             /* buffer of `generate` and `generate_row`: fp32 logits of the row asked for */
     int n_state_bufs;       /* the first buffers are the job's state, the same in every program */
     int micros;             /* micro-batches per step */
     /* With train.ramp the text has a schedule for each size of batch, in the order of
@@ -351,8 +354,9 @@ struct sn_job {
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
     int sets;       /* which set of data each token is of; -1: nobody asks */
-    int logits;     /* buffer of `generate`: fp32 logits of the row asked for */
     bool scores;    /* sn_job_env */
+    bool keeps_past; /* sn_job_env */
+    int past;       /* buffers, one for each attention of the model, in its order: [S, k | v]; -1 */
     int row_scores; /* buffer of `evaluate` where it scores and has the head, else -1: [T, 2] fp32,
                        each row's loss and how many words here are likelier (CROSS_ENTROPY) */
     int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose; or -1 */
@@ -363,8 +367,18 @@ struct sn_job {
     int64_t shm_bytes; /* shared memory that the communicator maps */
     /* Room for any rank's snapshot shard (boxes.h); 0 without snapshots, or programs. */
     int64_t snapshot_shard_bytes;
-    struct sn_program train, evaluate, generate;
+    struct sn_program train, evaluate, generate, generate_row;
 };
+
+/* All of them; those that a job does not have are empty. */
+enum { SN_NPROGRAMS = 4 };
+struct sn_programs {
+    const struct sn_program *of[SN_NPROGRAMS];
+};
+static inline struct sn_programs sn_job_programs(const struct sn_job *j)
+{
+    return (struct sn_programs){{&j->train, &j->evaluate, &j->generate, &j->generate_row}};
+}
 
 /* Resident memory of a rank beside its arenas: libraries, MPI, the text of the compiled programs,
  * the measurement of the processor, hwloc. Measured 17 to 25 MB, and 23 to 33 where HDF5 is a
@@ -372,9 +386,10 @@ struct sn_job {
  * between the plan and 16 MiB below it. */
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
-/* Compile the set {train, evaluate, generate} of one rank for a resolved configuration (layout.data
- * set). `generate` is empty unless the job has one rank. `config`, `model` and `ops` are borrowed.
- * Caller destroys *out. */
+/* Compile the set {train, evaluate, generate, generate_row} of one rank for a resolved configuration
+ * (layout.data set). `generate` is empty unless the job has one rank, `generate_row`, which computes one
+ * row of its window over what it has left in `past`, unless that is asked for, too. `config`, `model` and
+ * `ops` are borrowed. Caller destroys *out. */
 struct sn_job_env {
     const struct sn_config *config;
     const struct sn_model *model;
@@ -382,6 +397,7 @@ struct sn_job_env {
     int threads;
     int rank;    /* in the grid */
     bool scores; /* `evaluate` keeps what each row gives (row_scores) */
+    bool keeps_past; /* `generate` keeps its keys and values, for `generate_row` */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
 /* The train program alone, live ranges but no offsets of temporaries: its text can be read, not

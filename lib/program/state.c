@@ -110,10 +110,25 @@ static void experts_load(struct sn_job *j, struct sn_program *p)
                       "agreed");
 }
 
+/* Of one sample, which is what text is generated in. */
+static void past(struct sn_job *j, struct sn_program *p)
+{
+    const struct sn_model *m = j->model;
+    int64_t heads = sn_heads_here(j).kv;
+    j->past = j->keeps_past ? p->n_bufs : -1;
+    for (int i = 0; i < m->n_nodes && j->keeps_past; i++) {
+        const struct sn_attention_attr *a = &m->nodes[i].attr.attention;
+        if (m->nodes[i].kind == SN_NODE_ATTENTION)
+            (void)sn_buffer_add(p, SN_CLASS_PAST, j->dtype, j->config->model.seq,
+                                heads * (a->head_dim + sn_v_dim(a)), "%s.past", m->nodes[i].point);
+    }
+}
+
 void sn_state_buffers(struct sn_job *j, struct sn_program *p)
 {
     for (int i = 0; i < j->n_buckets; i++)
         one_bucket(j, p, i);
+    past(j, p);
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");

@@ -1,18 +1,18 @@
 /*
- * generate.c - sampling text with the compiled generate program.
+ * generate.c - sampling text with the compiled generate programs.
  *
- * The window of the last S tokens runs through the forward segment; the head segment gives the
- * logits of its last row. Every token costs a whole window (8 layers of 256, S 512: 0.44 s of a
- * processor): right for a look at what was learnt, not for serving.
+ * The window, S tokens of the text, runs through `generate`, which gives the logits of its last row and
+ * leaves the keys and values of all its rows in `past`. From then on a token is one row of the window:
+ * `generate_row` adds its keys and values to them and attends to those before it. Without `past` each
+ * token is a whole window.
  *
- * What a cache of keys and values would take: buffers of class STATE in the generate program, [S, G d] twice a
- * layer; a second generate program whose micro-batch is one row, of which attention reads the cache
- * (an operation beside ATTENTION with the row's position as a run-time scalar, as `row` is now), and
- * rope at that position; its rules in lib/verify and lib/meaning; the planner's bytes of both. A
- * window that slides begins anew, since positions are absolute.
+ * A window that is full moves on by a quarter of S, so that the next one has at least three quarters of it
+ * behind it, and is computed anew: positions count from its begin. It lies where it does by the number of
+ * tokens alone, the same with `past` and without.
  */
 #include "lib/train/trainer_state.h"
 
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 
@@ -89,13 +89,43 @@ static int32_t pick(const struct sn_model_config *m, const float *logits, double
     return best;
 }
 
-/* Put the last S tokens of prompt + made into the window; returns the row of the newest. */
-static int64_t fill_window(int32_t *window, int64_t seq, const int32_t *tokens, int64_t n)
+/* The window on a text: tokens first .. first + S - 1 of it, of which the first `rows` are computed and their
+ * keys and values kept. */
+struct window {
+    int32_t *ids; /* S */
+    int64_t seq, first, rows;
+};
+
+/* Where the window of a text of n tokens begins. */
+static int64_t window_begin(int64_t seq, int64_t n)
 {
-    int64_t first = n > seq ? n - seq : 0;
-    for (int64_t i = 0; i < seq; i++)
-        window[i] = first + i < n ? tokens[first + i] : 0;
+    int64_t step = seq >= 4 ? seq / 4 : 1;
+    return n > seq ? (n - seq + step - 1) / step * step : 0;
+}
+
+/* Put the window of n tokens into w; returns the row of the newest. */
+static int64_t fill_window(struct window *w, const int32_t *tokens, int64_t n)
+{
+    int64_t first = window_begin(w->seq, n);
+    for (int64_t i = 0; i < w->seq; i++)
+        w->ids[i] = first + i < n ? tokens[first + i] : 0;
+    w->rows = first == w->first ? w->rows : 0;
+    w->first = first;
     return n - first - 1;
+}
+
+/* The logits behind n tokens. */
+static enum sn_status next_logits(struct sn_trainer *t, struct window *w, const int32_t *tokens,
+                                  int64_t n, const void **out, struct sn_err *err)
+{
+    const struct sn_job *j = t->job;
+    struct sn_at at = {.micros = 1, .row = fill_window(w, tokens, n)};
+    bool one = j->keeps_past && w->rows > 0 && at.row == w->rows;
+    const struct sn_program *p = one ? &j->generate_row : &j->generate;
+    for (int s = 0; s < 2; s++) /* forward, head */
+        SN_TRY(sn_exec_segment(t->exec, p, s, at, err));
+    w->rows = at.row + 1;
+    return sn_exec_fetch(t->exec, p, p->logits, out, err);
 }
 
 static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_generate_options *o,
@@ -119,15 +149,12 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
     int64_t seq = c->model.seq;
     for (int i = 0; i < o->n_prompt; i++)
         tokens[i] = o->prompt[i];
-    int32_t *window = sn_exec_address(t->exec, &t->job->train, t->job->ids);
+    struct window w = {.ids = sn_exec_address(t->exec, &t->job->train, t->job->ids), .seq = seq};
     const void *logits = NULL;
     uint64_t key = sn_rng_key(o->seed, "generate");
     int64_t total = (int64_t)o->n_prompt + o->tokens;
     for (int64_t n = o->n_prompt; n < total; n++) {
-        struct sn_at at = {.micros = 1, .row = fill_window(window, seq, tokens, n)};
-        SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 0, at, err));
-        SN_TRY(sn_exec_segment(t->exec, &t->job->generate, 1, at, err));
-        SN_TRY(sn_exec_fetch(t->exec, &t->job->generate, t->job->logits, &logits, err));
+        SN_TRY(next_logits(t, &w, tokens, n, &logits, err));
         tokens[n] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
         if (tokens[n] == o->stop)
             break;
@@ -152,11 +179,22 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
     return SN_OK;
 }
 
+static void say_how(const struct sn_job *j)
+{
+    char size[16];
+    if (j->keeps_past)
+        sn_log(SN_LOG_INFO, "generate: keys and values of %d tokens are kept (%s)",
+               j->config->model.seq, sn_str_bytes(size, j->class_bytes[SN_CLASS_PAST]));
+    else
+        sn_log(SN_LOG_INFO, "generate: each token computes its whole window (--no-cache)");
+}
+
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(check_prompt(t, o, err));
+    say_how(t->job);
     int64_t total = (int64_t)o->n_prompt + o->tokens;
     int32_t *tokens = sn_alloc_n((size_t)total, sizeof(*tokens));
     double *weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight));

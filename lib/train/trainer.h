@@ -43,6 +43,7 @@ struct sn_trainer_env {
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     bool scores;                   /* sn_trainer_score will follow */
+    bool keeps_past; /* sn_trainer_generate will, and keeps keys and values: a token is one row */
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
     /* Ends the process, when a rank of several is stuck and this one's own thread does not come
      * back (struct sn_solo_env); NULL: abort(), as in tests. */

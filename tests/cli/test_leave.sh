@@ -204,4 +204,18 @@ refused "generate: an id that the model does not know" 'token 2 of the prompt is
 run "$train" "$tmp/ids.yaml" --generate ' 72 101' --tokens 3
 like "generate: ids go on with ids" "$out" '^ 72 101( [0-9]+){3}$'
 
+# What is kept changes no token, of windows that move on neither (of 32 tokens).
+for how in "--temperature 0" "--temperature 0.9 --seed 3"; do
+    # shellcheck disable=SC2086  # options
+    run "$train" "$tmp/ids.yaml" --generate ' 72 101 7' --tokens 90 $how
+    is "generate, $how: 90 tokens, three windows long" "$rc $(printf '%s' "$out" | wc -w)" "0 93"
+    like "generate: says what is kept" "$err" 'generate: keys and values of 32 tokens are kept \([0-9.]+ KiB\)'
+    kept=$out
+    # shellcheck disable=SC2086
+    run "$train" "$tmp/ids.yaml" --generate ' 72 101 7' --tokens 90 $how --no-cache
+    is "generate, $how: the same without" "$out" "$kept"
+    like "generate: says that nothing is kept" "$err" 'generate: each token computes its whole window \(--no-cache\)'
+done
+refused "generate: no cache of nothing" '^--no-cache: is for --generate, which is not asked for' "$train" "$tmp/ids.yaml" --no-cache
+
 tap_done

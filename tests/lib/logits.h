@@ -117,7 +117,7 @@ speaker_logits(struct speaker *p, float *out, const int32_t *tokens, int n, stru
 {
     const struct sn_model_config *m = &p->config.model;
     int32_t *window = sn_exec_address(p->exec, &p->job->train, p->job->ids);
-    const float *row = sn_exec_address(p->exec, &p->job->generate, p->job->logits);
+    const float *row = sn_exec_address(p->exec, &p->job->generate, p->job->generate.logits);
     if (n < 1 || n > m->seq)
         return sn_fail(err, SN_EINPUT, "logits: %d tokens; want 1..%d", n, m->seq);
     for (int i = 0; i < n; i++)

@@ -42,7 +42,7 @@ static void see(void *seen, struct sn_exec *x, const struct sn_job *j, int step)
     struct sn_at at = {.micros = 1, .row = 47};
     if (sn_exec_segment(x, &j->generate, 0, at, &err) != SN_OK ||
         sn_exec_segment(x, &j->generate, 1, at, &err) != SN_OK ||
-        sn_exec_fetch(x, &j->generate, j->logits, &logits, &err) != SN_OK)
+        sn_exec_fetch(x, &j->generate, j->generate.logits, &logits, &err) != SN_OK)
         return;
     for (int i = 0; i < 61; i++)
         sum += fabs((double)((const float *)logits)[i]);
