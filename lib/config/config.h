@@ -109,6 +109,9 @@ struct sn_lr_config {
     int64_t decay; /* steps before the last; 0 where this schedule has no such number */
 };
 
+/* As what the frozen matrices of products are held (lib/program/base.c). */
+enum sn_lora_base { SN_BASE_FULL, SN_BASE_INT8, SN_BASE_INT4 };
+
 /* Adapters of weight matrices (Hu et al., "LoRA", arXiv 2106.09685). */
 struct sn_lora_config {
     int r; /* rank of their products; 0: none */
@@ -116,6 +119,7 @@ struct sn_lora_config {
     int n_targets; /* name patterns of the matrices' tensors */
     char targets[SN_FREEZE_MAX][SN_NAME_MAX];
     char init_from[SN_PATH_MAX]; /* "": A random, B zero */
+    enum sn_lora_base base;
 };
 
 /* Parameters with a learning rate or a decay of their own: those of the first pattern that matches. */
@@ -417,6 +421,8 @@ void sn_coding_format(const struct sn_coding *c, char text[SN_NAME_MAX]);
 /* The codecs that a kind of message is coded with in turn, each milder: how many. */
 int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS]);
+/* As what the frozen matrices of products are held; NULL: as values. */
+const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l);
 /* As with layout.compress: none. */
 void sn_compress_nothing(struct sn_layout_config *l);
 /* The same of messages of replicas in two levels, between nodes or inside: as many. */

@@ -424,6 +424,7 @@ enum sn_status sn_rules_layout(const struct sn_config *c, const struct sn_settin
         context_divides,
         tensor_divides_tokens,
         sn_rule_tensor_pieces,
+        sn_rule_codes,
         expert_tensor_fits,
         experts_are_shared_out,
         own_tokens_fit,

@@ -73,6 +73,8 @@ enum sn_status sn_mup_derive(struct sn_config *c, const struct sn_settings *s, s
 sn_rule sn_rule_groups;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
+/* Over which ranks blocks of train.lora.base can be cut (the same). */
+sn_rule sn_rule_codes;
 /* What sets of data and phases of their weights say of each other (rules_data.c). */
 sn_rule sn_rule_data;
 /* Those of the batch script (rules_slurm.c), which also derive what its texts say. */

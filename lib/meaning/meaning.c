@@ -173,7 +173,7 @@ static enum sn_status compare(struct sn_meaning *m, struct sn_rank *r, int bucke
     const struct sn_bucket *b = &r->job->buckets[bucket];
     const char *of = what == SN_MEANING_WEIGHT ? "weights" : "optimizer state";
     struct sn_slabs all = {0}, mine = {0};
-    int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
+    int64_t n = sn_bucket_elements(r->job, b, buf);
     struct sn_area a = sn_state_area(r, b, buf);
     enum sn_status st = sn_weight_slabs(m, r->job, bucket, m->found[what], &all);
     for (int i = 0; i < all.n; i++)

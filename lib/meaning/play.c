@@ -221,7 +221,7 @@ static void fill_gaps(const struct sn_meaning *m, struct sn_slabs *held, int64_t
 
 struct sn_area sn_state_area(const struct sn_rank *r, const struct sn_bucket *b, int buf)
 {
-    int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
+    int64_t n = sn_bucket_elements(r->job, b, buf);
     bool is_slice = n < b->n || (buf == b->weight && b->deferred);
     int64_t own = is_slice ? b->slice : n;
     return (struct sn_area){is_slice ? sn_bucket_slice_at(r->job, b) : 0, 1, own, own};
@@ -232,7 +232,7 @@ static enum sn_status put_state(struct sn_meaning *m, struct sn_rank *r, int buc
 {
     const struct sn_bucket *b = &r->job->buckets[bucket];
     struct sn_slabs all = {0}, mine = {0};
-    int64_t n = r->program->bufs[buf].rows * r->program->bufs[buf].cols;
+    int64_t n = sn_bucket_elements(r->job, b, buf);
     struct sn_area a = sn_state_area(r, b, buf);
     enum sn_status st = sn_weight_slabs(m, r->job, bucket, value, &all);
     for (int i = 0; i < all.n && st == SN_OK; i++)

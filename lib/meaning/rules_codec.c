@@ -13,6 +13,12 @@ bool sn_streams_init(struct sn_rank *r)
 {
     const struct sn_program *p = r->program;
     r->share_of = sn_alloc_n((size_t)p->n_bufs + 1, sizeof(*r->share_of));
+    for (int i = 0; i < p->n_bufs && r->share_of; i++) {
+        int bucket = p->bufs[i].bucket;
+        const struct sn_bucket *b = bucket < 0 ? NULL : &r->job->buckets[bucket];
+        if (b && b->is_coded && p->bufs[i].dtype == SN_U8)
+            r->share_of[i] = i == b->weight ? sn_bucket_elements(r->job, b, i) : b->n;
+    }
     for (int i = 0; i < p->n_ops && r->share_of; i++) {
         const struct sn_op *op = &p->ops[i];
         int of[] = {op->is_coded ? op->in[SN_MOVE_FROM].buf : -1,

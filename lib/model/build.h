@@ -47,6 +47,8 @@ int sn_experts_build(struct sn_model_builder *b, int owner, int x);
 /* lora.c: the adapters of `weight` (train.lora), which gives y of x at a point of the current layer:
  * nodes behind its own. The value that they give; y where it has none. */
 int sn_lora_build(struct sn_model_builder *b, int weight, int x, int y, const char *point);
+/* Mark the frozen matrices of products, where train.lora.base has codes of them. */
+void sn_lora_code(struct sn_model *m, const struct sn_train_config *t);
 /* Does every pattern of train.lora.targets match, and matrices that can have adapters alone? */
 enum sn_status sn_lora_check(const struct sn_model *m, const struct sn_train_config *t,
                              struct sn_err *err);

@@ -125,6 +125,15 @@ int sn_lora_build(struct sn_model_builder *b, int weight, int x, int y, const ch
     return y;
 }
 
+void sn_lora_code(struct sn_model *m, const struct sn_train_config *t)
+{
+    for (int i = 0; i < m->n_nodes && sn_lora_codec(&t->lora); i++) {
+        const struct sn_node *n = &m->nodes[i];
+        if (n->kind == SN_NODE_LINEAR)
+            m->params[n->param[0]].is_coded = !m->params[n->param[0]].trainable;
+    }
+}
+
 /* --- patterns --------------------------------------------------------------------------------- */
 
 static bool can_adapt(const struct sn_model *m, int param)

@@ -209,6 +209,7 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
         st = check_groups(m, t, err);
     if (st == SN_OK)
         st = sn_lora_check(m, t, err);
+    sn_lora_code(m, t);
     if (st != SN_OK) {
         sn_model_destroy(m);
         return st;

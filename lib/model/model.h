@@ -57,6 +57,7 @@ struct sn_param {
     int group;       /* of train.groups; -1: none */
     bool trainable;  /* false when train.freeze matches one of its logical tensors */
     bool is_adapter; /* of train.lora (lora.c) */
+    bool is_coded;   /* held as codes (train.lora.base) */
     bool is_bias;    /* of routers' choices: moved by counts, never by a gradient; has no moments */
     int n_tensors, cap_tensors;
     struct sn_tensor *tensor; /* the model's memory */

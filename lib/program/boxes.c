@@ -208,10 +208,11 @@ static void add_slice(struct list *l, struct place *p, int64_t slice)
     const struct sn_job *j = l->job;
     const struct sn_bucket *b = &j->buckets[p->shard->bucket];
     int parts = sn_slices_are_copied(b) ? j->group_size[SN_GROUP_REPLICA_RAIL] : 1;
+    int64_t unit = b->is_coded ? SN_CODEC_BLOCK : 1, units = b->slice / unit;
     for (int i = 0; i < parts; i++) {
         p->box.owned =
             is_first(j, b->copies) && (parts == 1 || i == j->group_index[SN_GROUP_REPLICA_RAIL]);
-        add_range(l, p, slice + b->slice * i / parts, slice + b->slice * (i + 1) / parts);
+        add_range(l, p, slice + units * i / parts * unit, slice + units * (i + 1) / parts * unit);
     }
 }
 
@@ -224,7 +225,7 @@ static void add_shard(struct list *l, enum sn_state_kind k, const struct sn_shar
     int buf = sn_state_buffer(j, b, k);
     if (buf < 0)
         return;
-    bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
+    bool has_slice = sn_bucket_elements(j, b, buf) < b->n; /* and nothing else */
     for (int i = 0; i < shard->n_tensors; i++) {
         struct place p = {shard,
                           &shard->tensor[i],

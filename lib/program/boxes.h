@@ -51,7 +51,8 @@ enum sn_status sn_job_extras(struct sn_state_extra **out, const struct sn_job *j
 
 /* A rectangle of logical tensor `tensor` of parameter `param`: rows row .. row + n_rows - 1 of the
  * logical tensor, columns col .. col + n_cols - 1. Element (r, c) of the box is element
- * at + r x ld + c of buffer `buf` (fp32; of replicas and of frozen weights in its own type). Never empty. */
+ * at + r x ld + c of buffer `buf` (fp32; of replicas and of frozen weights in its own type, or as codes,
+ * of which boxes have whole blocks). Never empty. */
 struct sn_job_box {
     enum sn_state_kind kind;
     int holder, holders; /* of feedback; else 0 */

@@ -148,6 +148,10 @@ bool sn_node_is_here(const struct sn_emit *e, int node);
 /* Views of a shard's weights: as a matrix, or as one row. */
 struct sn_view sn_weight(const struct sn_emit *e, int shard);
 struct sn_view sn_weight_flat(const struct sn_emit *e, int shard);
+/* The same to be read by the operation that is added next: of codes they are decoded in front of it.
+ * And what another one, of the forward pass, read as `v`, as it is now. */
+struct sn_view sn_weight_read(struct sn_emit *e, int shard);
+struct sn_view sn_weight_again(struct sn_emit *e, struct sn_view v);
 /* The shard that a view of weights shows; -1. */
 int sn_shard_of(const struct sn_emit *e, struct sn_view v);
 bool sn_shard_trains(const struct sn_emit *e, int shard);

@@ -51,7 +51,9 @@ static const struct sn_coding *coding_of(const struct pass *x, const struct sn_o
 {
     const struct sn_coding *z = x->j->config->layout.compress.coding;
     bool may = sn_op_row(op->kind)->may_be_coded;
-    if (!op->codable || !may || x->j->group_size[op->group] == 1)
+    int from = op->in[SN_MOVE_FROM].buf;
+    bool is_code = from >= 0 && x->p->bufs[from].dtype == SN_U8; /* of frozen weights */
+    if (!op->codable || !may || is_code || x->j->group_size[op->group] == 1)
         return NULL;
     z += op->codable - 1;
     return z->on && z->rank == 0 ? z : NULL; /* factors are text of their own */

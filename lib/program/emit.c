@@ -32,6 +32,41 @@ struct sn_view sn_weight(const struct sn_emit *e, int shard)
                             .ld = q->cols};
 }
 
+/* A temporary of all of a bucket's weights, for one operation. */
+static int decoded(struct sn_emit *e, int bucket)
+{
+    const struct sn_bucket *b = &e->job->buckets[bucket];
+    int y = sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n, "decoded.%.60s", b->name);
+    if (e->p->failed)
+        return 0;
+    e->p->bufs[y].bucket = bucket;
+    struct sn_op *op = sn_op_add(e->p, SN_OP_DECODE, "weight.%.50s", b->name);
+    op->in[SN_DECODE_STREAMS] = sn_view_all(e->p, e->bucket_weight[bucket]);
+    op->out[SN_DECODE_Y] = sn_view_all(e->p, y);
+    op->attr.blocks_a = 1;
+    op->attr.stream = (struct sn_stream_attr){.codec = {*sn_bucket_codec(e->job, b)},
+                                              .levels = 1,
+                                              .coded = SN_CODED_ZERO,
+                                              .type = SN_F32,
+                                              .share = b->n};
+    return y;
+}
+
+struct sn_view sn_weight_read(struct sn_emit *e, int shard)
+{
+    return sn_weight_again(e, sn_weight(e, shard));
+}
+
+struct sn_view sn_weight_again(struct sn_emit *e, struct sn_view v)
+{
+    int bucket = v.buf < 0 || e->p->failed ? -1 : e->p->bufs[v.buf].bucket;
+    if (bucket >= 0 && e->job->buckets[bucket].is_coded)
+        v.buf = decoded(e, bucket);
+    else if (bucket >= 0 && e->bucket_weight[bucket] >= 0)
+        v.buf = e->bucket_weight[bucket];
+    return v;
+}
+
 static struct sn_view flat(struct sn_view v)
 {
     v.cols = v.ld = v.rows * v.cols;

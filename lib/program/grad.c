@@ -145,9 +145,10 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f)
         bool is_all = sn_view_is_all(e->p, &f->in[SN_GEMM_A]); /* else others give the rest */
         int dx = is_all ? sn_exact_gradient(e, f->in[SN_GEMM_A].buf) : -1;
         struct sn_view part = is_all ? sn_no_view : sn_grad_slice(e, f->in[SN_GEMM_A]);
+        struct sn_view weight = sn_weight_again(e, f->in[SN_GEMM_B]);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%.60s.dx", f->label);
         op->in[SN_GEMM_A] = dy;
-        op->in[SN_GEMM_B] = f->in[SN_GEMM_B];
+        op->in[SN_GEMM_B] = weight;
         op->in[SN_GEMM_ADDEND] = is_all ? sn_grad_get(e, f->in[SN_GEMM_A].buf) : sn_no_view;
         op->attr.gemm.fp8 = gradient_fp8(e, f, dy, false);
         if (f->attr.exact.dx_depth)
@@ -337,12 +338,14 @@ void sn_grad_swap(struct sn_emit *e, const struct sn_op *f)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Weights that were gathered for the forward segment are gone: read those of now. */
+/* Weights that were gathered for the forward segment are gone: read those of now. Of codes the rule
+ * that reads them has them decoded. */
 static void read_current_weights(const struct sn_emit *e, struct sn_op *f)
 {
     for (int k = 0; k < SN_MAX_IN; k++) {
         int bucket = f->in[k].buf < 0 ? -1 : e->p->bufs[f->in[k].buf].bucket;
-        if (bucket >= 0 && e->bucket_weight[bucket] >= 0)
+        bool is_coded = bucket >= 0 && e->job->buckets[bucket].is_coded;
+        if (bucket >= 0 && !is_coded && e->bucket_weight[bucket] >= 0)
             f->in[k].buf = e->bucket_weight[bucket];
     }
 }

@@ -160,9 +160,10 @@ static void lower_linear(struct sn_emit *e, const struct sn_node *n)
     struct sn_view x = sn_take(e, n->in[0], cut.want);
     int y = sn_result(e, n, cols, cut.give);
     for (int k = 0; k < shards; k++) {
+        struct sn_view w = sn_weight_read(e, first + k);
         struct sn_op *op = sn_op_add(e->p, SN_OP_GEMM, "%s", n->point);
         op->in[SN_GEMM_A] = x;
-        op->in[SN_GEMM_B] = sn_weight(e, first + k);
+        op->in[SN_GEMM_B] = w;
         op->in[SN_GEMM_BIAS] =
             n->param[1] < 0 ? sn_no_view : sn_weight_flat(e, j->first_shard[n->param[1]] + k);
         sn_add_once(e, op, SN_GEMM_BIAS, cut.give);

@@ -298,6 +298,7 @@ struct sn_bucket {
     bool trains;
     float decay, rate; /* weight decay; what the learning rate is multiplied by */
     bool is_bias;      /* of routers' choices: fp32, and whole whatever ZeRO does */
+    bool is_coded;     /* one shard, whose weights are codes: sn_bucket_codec() */
     bool counts;       /* and not frozen: grad holds the step's counts, summed over `sums` */
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */
     unsigned sums;     /* bit g: gradients are summed over group g too */
@@ -424,6 +425,14 @@ static inline bool sn_slices_are_copied(const struct sn_bucket *b)
 /* Are its weights divided among several ranks? With which unit's are they cached (sn_unit_of)? */
 bool sn_bucket_may_be_cached(const struct sn_job *j, const struct sn_bucket *b);
 int sn_bucket_unit(const struct sn_job *j, const struct sn_bucket *b);
+/* Weights that are codes (train.lora.base; kernels/frozen.h): their codec, or NULL. They are one stream,
+ * of all elements or of the own slice; slices side by side are that of all. */
+const struct sn_codec *sn_bucket_codec(const struct sn_job *j, const struct sn_bucket *b);
+/* Elements of a bucket that one of its state buffers holds, all or a slice, and the bytes that so
+ * many take in it: of codes whole blocks. */
+int64_t sn_bucket_elements(const struct sn_job *j, const struct sn_bucket *b, int buf);
+int64_t sn_bucket_bytes(const struct sn_job *j, const struct sn_bucket *b, int buf,
+                        int64_t elements);
 /* The number of the k-th shard of a bucket, in order of offset. */
 int sn_bucket_shard(const struct sn_job *j, int bucket, int k);
 /* The first element of a bucket's divided arrays that this rank holds. */

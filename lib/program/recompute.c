@@ -77,14 +77,11 @@ static void repeat_op(struct again *a, int i)
     bool ahead = a->ahead;
     a->ahead = false; /* what it needs is needed now */
     struct sn_op op = e->p->ops[i];
-    for (int k = 0; k < SN_MAX_IN; k++) {
-        if (op.in[k].buf < 0)
-            continue;
-        int bucket = e->p->bufs[op.in[k].buf].bucket;
-        op.in[k].buf = bucket < 0                      ? repeat_buffer(a, op.in[k].buf)
-                       : e->bucket_weight[bucket] >= 0 ? e->bucket_weight[bucket]
-                                                       : op.in[k].buf;
-    }
+    for (int k = 0; k < SN_MAX_IN; k++)
+        if (op.in[k].buf >= 0 && e->p->bufs[op.in[k].buf].bucket < 0)
+            op.in[k].buf = repeat_buffer(a, op.in[k].buf);
+    for (int k = 0; k < SN_MAX_IN; k++)
+        op.in[k] = sn_weight_again(e, op.in[k]);
     fresh_outputs(a, &op);
     int id = sn_op_append(e->p, &op);
     enum sn_collective kind;

@@ -9,6 +9,7 @@
  */
 #include "lib/program/build.h"
 
+#include "kernels/codec.h"
 #include "lib/base/mem.h"
 
 #include <assert.h>
@@ -17,7 +18,8 @@
 #include <string.h>
 
 enum {
-    ALIGN = 32, /* elements: 64 bytes of the smallest type */
+    ALIGN = 32,        /* elements: 64 bytes of the smallest type */
+    ALIGN_CODES = 256, /* two blocks, whose streams are whole words of 8 bytes */
     MAX_TILES = 4096
 };
 
@@ -105,6 +107,8 @@ static void add_shard(struct sn_job *j, int param, const struct use *u, int firs
     struct sn_slice c = sn_cut_slice(u->cut, SN_CUT_COLS, &at, q->cols);
     struct sn_shard_tensor *room =
         j->n_shards > 1 ? shard[-1].tensor + shard[-1].n_tensors : j->shard_tensors;
+    /* blocks of codes lie within rows (sn_rule_codes) */
+    assert(!q->is_coded || (c.count % SN_CODEC_BLOCK == 0 && c.count == c.padded));
     *shard = (struct sn_shard){.param = param, .cols = c.padded, .tensor = room};
     for (int k = first; k < end; k++) {
         struct sn_slice r = rows_slice(j, q, u, k);
@@ -155,6 +159,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     const struct sn_param *q = &j->model->params[shard->param];
     struct sn_bucket b = {.trains = sn_param_trains(q),
                           .is_bias = q->is_bias,
+                          .is_coded = q->is_coded,
                           .counts = q->is_bias && q->trainable,
                           .decay = decay_of(&j->config->train, q),
                           .rate = rate_of(&j->config->train, q)};
@@ -186,9 +191,10 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
 
 static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
 {
-    return a->trains == b->trains && a->decay == b->decay && a->rate == b->rate && a->copies == b->copies &&
-           a->sums == b->sums && a->replicas == b->replicas && a->grad_type == b->grad_type &&
-           a->layer == b->layer && a->is_bias == b->is_bias && a->counts == b->counts;
+    return a->trains == b->trains && a->decay == b->decay && a->rate == b->rate &&
+           a->copies == b->copies && a->sums == b->sums && a->replicas == b->replicas &&
+           a->grad_type == b->grad_type && a->layer == b->layer && a->is_bias == b->is_bias &&
+           a->counts == b->counts && a->is_coded == b->is_coded;
 }
 
 int64_t sn_shard_room(int64_t elements)
@@ -219,7 +225,7 @@ static void assign_to_bucket(struct sn_job *j, struct latest *l, struct sn_shard
 {
     struct sn_bucket want = kind_of(j, shard, u);
     int *latest = latest_like(j, l, &want), i = *latest;
-    if (i < 0 || j->buckets[i].layer != want.layer ||
+    if (i < 0 || want.is_coded || j->buckets[i].layer != want.layer ||
         j->buckets[i].n * 4 >= j->config->layout.bucket) {
         i = *latest = j->n_buckets++;
         j->buckets[i] = want;
@@ -247,6 +253,26 @@ static enum sn_status check_tiles(const struct sn_job *j, struct sn_err *err)
     return SN_OK;
 }
 
+const struct sn_codec *sn_bucket_codec(const struct sn_job *j, const struct sn_bucket *b)
+{
+    return b->is_coded ? sn_lora_codec(&j->config->train.lora) : NULL;
+}
+
+int64_t sn_bucket_elements(const struct sn_job *j, const struct sn_bucket *b, int buf)
+{
+    if (b->is_coded && buf == b->weight)
+        return sn_weights_are_slices(&b->held) ? b->slice : b->n;
+    return j->train.bufs[buf].rows * j->train.bufs[buf].cols;
+}
+
+int64_t sn_bucket_bytes(const struct sn_job *j, const struct sn_bucket *b, int buf,
+                        int64_t elements)
+{
+    if (b->is_coded && buf == b->weight)
+        return sn_codec_bytes(sn_bucket_codec(j, b), SN_F32, elements);
+    return elements * (int64_t)sn_dtype_size(j->train.bufs[buf].dtype);
+}
+
 int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b)
 {
     return b->sliced_over != SN_NGROUPS ? j->group_index[b->sliced_over] * b->slice : 0;
@@ -254,7 +280,7 @@ int64_t sn_bucket_slice_at(const struct sn_job *j, const struct sn_bucket *b)
 
 void sn_bucket_close(struct sn_bucket *b, int slices)
 {
-    int64_t unit = ALIGN * (int64_t)slices;
+    int64_t unit = (b->is_coded ? ALIGN_CODES : ALIGN) * (int64_t)slices;
     b->n = (b->n + unit - 1) / unit * unit;
     b->slice = b->n / slices;
 }

@@ -13,6 +13,7 @@
  */
 #include "lib/program/build.h"
 
+#include "kernels/codec.h"
 #include "lib/config/batch.h"
 #include "lib/layout/collective.h"
 
@@ -30,15 +31,22 @@ static int64_t held(const struct sn_bucket *b, enum sn_hold h)
     return h == SN_HOLD_ALL ? b->n : h == SN_HOLD_SLICE ? b->slice : 0;
 }
 
+/* Elements of the array that holds so many weights. */
+static int64_t stored(const struct sn_job *j, const struct sn_bucket *b, int64_t weights)
+{
+    return b->is_coded ? sn_codec_bytes(sn_bucket_codec(j, b), SN_F32, weights) : weights;
+}
+
 static void one_bucket(struct sn_job *j, struct sn_program *p, int i)
 {
     struct sn_bucket *b = &j->buckets[i];
-    enum sn_dtype dtype = b->is_bias ? SN_F32 : j->dtype;
-    b->weight = add(p, b, i, SN_CLASS_PARAM, dtype, "weight", held(b, b->held.weights));
+    enum sn_dtype dtype = b->is_bias ? SN_F32 : b->is_coded ? SN_U8 : j->dtype;
+    b->weight =
+        add(p, b, i, SN_CLASS_PARAM, dtype, "weight", stored(j, b, held(b, b->held.weights)));
     b->master = b->weight;
     if ((dtype != SN_F32 && b->trains) || sn_bucket_coding(j, b))
         b->master = add(p, b, i, SN_CLASS_OPTIM, SN_F32, "master", b->slice);
-    b->cache = b->cached ? add(p, b, i, SN_CLASS_CACHE, dtype, "gathered", b->n) : -1;
+    b->cache = b->cached ? add(p, b, i, SN_CLASS_CACHE, dtype, "gathered", stored(j, b, b->n)) : -1;
     b->grad = b->feedback = b->factors = -1;
     for (int k = 0; k < SN_MAX_KEPT; k++)
         b->moment[k] = -1;

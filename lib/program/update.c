@@ -36,7 +36,7 @@ static void wait_for_all(const struct sn_job *j, struct sn_program *p)
 struct sn_view sn_bucket_own(const struct sn_program *p, const struct sn_bucket *b, int buf)
 {
     struct sn_view v = sn_view_flat(p, buf);
-    if (v.cols > b->slice) {
+    if (v.cols > b->slice && !b->is_coded) { /* codes: no rank updates its slice of all */
         v.cols = b->slice;
         v.index = SN_AT_SLICE;
         v.stride = b->slice;

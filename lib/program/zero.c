@@ -203,10 +203,11 @@ static void gather(struct sn_emit *e, int bucket)
     const struct sn_bucket *b = &e->job->buckets[bucket];
     if (is_gathered(e, bucket))
         return; /* there, or under way */
+    const struct sn_buffer *own = &e->p->bufs[b->weight];
     int whole = b->deferred ? b->weight
                 : b->cached ? b->cache
-                            : sn_buffer_add(e->p, SN_CLASS_TEMP, e->job->dtype, 1, b->n,
-                                            "weight.%.60s", b->name);
+                            : sn_buffer_add(e->p, SN_CLASS_TEMP, own->dtype, 1,
+                                            own->cols * (b->n / b->slice), "weight.%.60s", b->name);
     if (e->p->failed)
         return;
     e->p->bufs[whole].bucket = bucket;

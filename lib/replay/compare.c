@@ -22,7 +22,9 @@ static enum sn_parting parting_of(const struct sn_job *j, const struct sn_record
     if (r->entry == SN_BEGIN)
         return SN_PARTS_BEFORE;
     const struct sn_op *op = &j->train.ops[r->op];
-    bool comes = sn_op_meets_others(j, op) || op->kind == SN_OP_AGREE || op->kind == SN_OP_DECODE;
+    bool comes = sn_op_meets_others(j, op) || op->kind == SN_OP_AGREE;
+    if (op->kind == SN_OP_DECODE) /* frozen weights are here */
+        comes = j->train.bufs[op->in[SN_DECODE_STREAMS].buf].bucket < 0;
     return comes ? SN_PARTS_RECEIVING : SN_PARTS_COMPUTING;
 }
 

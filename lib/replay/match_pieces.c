@@ -91,9 +91,12 @@ static void follow_theirs(struct sn_match *m, const struct sn_meaning_result *r)
 
 static void follow_own(struct sn_match *m, const struct sn_meaning_result *r)
 {
-    const struct sn_view *v = &m->mine->train.ops[r->op].out[r->out];
+    const struct sn_program *p = &m->mine->train;
+    const struct sn_view *v = &p->ops[r->op].out[r->out];
     struct sn_match_piece x = {
         .cols = v->cols, .target = m->own.n, .at = {r->entry, r->op, r->out}};
+    if (p->bufs[v->buf].dtype == SN_U8) /* streams: their elements are not where their values are */
+        return;
     for (int i = 0; i < r->parts->n; i++) {
         x.slab = r->parts->t[i];
         if (!is_zero(&x.slab) && !is_placeless(&x.slab) && x.slab.route == 0)

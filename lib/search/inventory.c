@@ -70,7 +70,8 @@ static bool same_class(const struct sn_bucket *a, const struct sn_bucket *b)
 {
     return a->n == b->n && a->trains == b->trains && a->decay == b->decay && a->rate == b->rate &&
            a->copies == b->copies && a->sums == b->sums && a->replicas == b->replicas &&
-           a->grad_type == b->grad_type && a->is_bias == b->is_bias && a->counts == b->counts;
+           a->grad_type == b->grad_type && a->is_bias == b->is_bias && a->counts == b->counts &&
+           a->is_coded == b->is_coded;
 }
 
 static void read_classes(struct sn_inventory *o, const struct sn_job *j)
@@ -99,7 +100,7 @@ static void read_cache(struct sn_inventory *o, const struct sn_job *j)
         enum sn_layer_place at = sn_layer_profile_place(&j->config->model, unit);
         units[at] += units[at] == 0 || unit != last[at];
         last[at] = unit;
-        o->cache[at] += sn_round_up(b->n * (int64_t)sn_dtype_size(j->dtype), 64);
+        o->cache[at] += sn_round_up(sn_bucket_bytes(j, b, b->weight, b->n), 64);
     }
     for (int at = 0; at < SN_NPLACES; at++)
         o->cache[at] /= units[at] ? units[at] : 1;

@@ -29,7 +29,7 @@ static struct bytes bytes_of(const struct sn_job *j)
             continue;
         int64_t bytes = x->bytes;
         if (x->bucket >= 0)
-            bytes = sn_layer_profile_raw(j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
+            bytes = sn_layer_profile_raw(j, x) * (int64_t)sn_dtype_size(x->dtype);
         *(x->cls == SN_CLASS_SLOT ? &sum.slot : &sum.late) += bytes;
     }
     return sum;

@@ -175,13 +175,14 @@ static void interval(struct reader *r, enum sn_interval_kind kind, int comm, int
     r->run = 0;
 }
 
-int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket)
+int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x)
 {
     int64_t n = 0;
     for (int q = 0; q < j->n_shards; q++)
-        if (j->shards[q].bucket == bucket)
+        if (j->shards[q].bucket == x->bucket)
             n += sn_shard_room(j->shards[q].rows * j->shards[q].cols);
-    return n;
+    const struct sn_bucket *b = &j->buckets[x->bucket];
+    return b->is_coded && x->dtype == SN_U8 ? sn_bucket_bytes(j, b, b->weight, n) : n;
 }
 
 static int comm_of(struct reader *r, const struct sn_op *op)
@@ -190,9 +191,9 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     if (!sn_op_collective(op, &c.kind, &c.n))
         return -1;
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
-    c.dtype = r->p->bufs[v->buf].dtype;
-    int bucket = r->p->bufs[v->buf].bucket;
-    c.raw = bucket >= 0 ? sn_layer_profile_raw(r->j, bucket) : 0;
+    const struct sn_buffer *x = &r->p->bufs[v->buf];
+    c.dtype = x->dtype;
+    c.raw = x->bucket >= 0 ? sn_layer_profile_raw(r->j, x) : 0;
     c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_layer_profile_comm *o = &r->s->comm[i];
@@ -313,7 +314,7 @@ static enum sn_status read_temporaries(struct reader *r, bool lean, struct sn_er
             !(lean && x->bucket >= 0)) {
             int64_t bytes = x->bytes;
             if (x->bucket >= 0) /* whatever it is padded to */
-                bytes = sn_layer_profile_raw(r->j, x->bucket) * (int64_t)sn_dtype_size(x->dtype);
+                bytes = sn_layer_profile_raw(r->j, x) * (int64_t)sn_dtype_size(x->dtype);
             delta[x->first] += bytes;
             delta[x->last + 1] -= bytes;
         }

@@ -126,8 +126,8 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
 void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
 /* The place of a layer of a model; of its ends those of layer -1 and of the one behind the last. */
 enum sn_layer_place sn_layer_profile_place(const struct sn_model_config *m, int layer);
-/* Elements of a bucket before it was padded to its members. */
-int64_t sn_layer_profile_raw(const struct sn_job *j, int bucket);
+/* What lies in a buffer of a bucket before it was padded to its members: elements, of codes bytes. */
+int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x);
 
 /* Seconds of everything that the shape posts, in a grid whose replicas are `members`. */
 struct sn_layer_profile_prices {

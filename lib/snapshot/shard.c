@@ -23,6 +23,8 @@ static uint64_t mix(uint64_t h, uint64_t x)
 uint64_t sn_state_hash(const struct sn_state *s)
 {
     uint64_t h = sn_hash64(s->model_text, strlen(s->model_text));
+    if (s->base) /* whose boxes are whole blocks */
+        h = mix(h, (uint64_t)s->base->kind);
     for (int i = 0; i < s->n_all; i++) {
         const struct sn_state_shape *a = &s->all[i];
         if (sn_state_is_extra(a->group))

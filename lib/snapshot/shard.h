@@ -59,7 +59,7 @@ static inline int64_t sn_snapshot_shard_kind(int64_t tensor)
 }
 
 /* Hash of the model section and of every tensor that a checkpoint of it holds whatever the layout:
- * snapshot shards of one model fit any layout of it. */
+ * snapshot shards of one model fit any layout of it, with the same train.lora.base. */
 uint64_t sn_state_hash(const struct sn_state *s);
 /* The number of each of s->tensors as in struct sn_snapshot_shard_box; SN_EFAIL when one is not
  * there. */

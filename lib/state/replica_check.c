@@ -61,11 +61,11 @@ static void add_item(struct sn_replica_check *c, struct sn_exec *x, int shard, e
     hi = hi < end ? hi : end;
     if (buf < 0 || lo >= hi || !groups_of(j, b, k))
         return;
-    bool has_slice = j->train.bufs[buf].cols < b->n; /* and nothing else */
-    int64_t size = (int64_t)sn_dtype_size(j->train.bufs[buf].dtype);
+    bool has_slice = sn_bucket_elements(j, b, buf) < b->n; /* and nothing else */
+    int64_t bytes = sn_bucket_bytes(j, b, buf, hi - lo);
     const char *p = sn_exec_address(x, &j->train, buf);
-    p += (lo - (has_slice ? slice : 0)) * size;
-    c->items[c->n++] = (struct item){shard, k, groups_of(j, b, k), p, (hi - lo) * size, 0};
+    p += sn_bucket_bytes(j, b, buf, lo - (has_slice ? slice : 0));
+    c->items[c->n++] = (struct item){shard, k, groups_of(j, b, k), p, bytes, 0};
 }
 
 static size_t largest_group(const struct sn_job *j)

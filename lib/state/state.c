@@ -1,5 +1,6 @@
 #include "lib/state/state.h"
 
+#include "kernels/frozen.h"
 #include "kernels/half.h"
 
 #include <stdlib.h>
@@ -43,6 +44,10 @@ static void *address(const struct sn_state_tensor *t, int64_t row, int64_t col)
 
 void sn_state_get(const struct sn_state_tensor *t, int64_t row, int64_t col, int64_t n, float *out)
 {
+    if (t->codec) {
+        sn_frozen_get(t->codec, t->p, row * t->ld + col, n, out);
+        return;
+    }
     const void *p = address(t, row, col);
     const uint16_t *half = p;
     if (t->dtype == SN_F32)
@@ -61,6 +66,10 @@ static void add(float *to, const float *in, int64_t n)
 void sn_state_put(const struct sn_state_tensor *t, int64_t row, int64_t col, int64_t n,
                   const float *in)
 {
+    if (t->codec) {
+        sn_frozen_put(t->codec, t->p, row * t->ld + col, n, in);
+        return;
+    }
     void *p = address(t, row, col);
     uint16_t *half = p;
     if (t->folds > 0)

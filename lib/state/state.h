@@ -45,6 +45,9 @@ struct sn_state_tensor {
     bool owned;             /* this rank writes it; exactly one rank owns each element */
     enum sn_dtype dtype;    /* of what p points to: fp32, of "replica" and of frozen weights also
                                bf16 or fp16. Files and snapshot shards have fp32 */
+    /* p points to codes (SN_U8; kernels/frozen.h), of which the box, and what is put into it at once,
+     * has whole blocks of columns; NULL: to values */
+    const struct sn_codec *codec;
     int folds;              /* of "feedback.R": how many holders there are; else 0 */
 };
 
@@ -81,6 +84,8 @@ struct sn_state {
     struct sn_state_shape *all; /* every tensor that a checkpoint of this model holds; the same on
                                    all ranks, each (group, name) once */
     char *groups;               /* the names of groups with numbers */
+    const struct sn_codec *base; /* of frozen weights that are codes (train.lora.base), here or on
+                                    other ranks; NULL: there are none */
     struct sn_progress
         *progress; /* whoever saves or loads it says here that it moves; may be NULL */
 };

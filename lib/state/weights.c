@@ -72,10 +72,15 @@ static enum sn_status make_lists(struct sn_state *s, const struct sn_job *j,
     return SN_OK;
 }
 
+static const struct sn_bucket *bucket_of(const struct sn_job *j, const struct sn_job_box *b)
+{
+    return &j->buckets[j->train.bufs[b->buf].bucket];
+}
+
 static float *place_of(struct sn_exec *x, const struct sn_job *j, const struct sn_job_box *b)
 {
     char *p = sn_exec_address(x, &j->train, b->buf);
-    p += b->at * (int64_t)sn_dtype_size(j->train.bufs[b->buf].dtype);
+    p += sn_bucket_bytes(j, bucket_of(j, b), b->buf, b->at);
     return (float *)(void *)p;
 }
 
@@ -101,6 +106,7 @@ static void list_boxes(struct sn_state *s, struct sn_exec *x, const struct sn_jo
             .p = place_of(x, j, b),
             .owned = b->owned,
             .dtype = j->train.bufs[b->buf].dtype,
+            .codec = sn_bucket_codec(j, bucket_of(j, b)),
             .folds = b->holders};
     }
 }
@@ -125,7 +131,7 @@ enum sn_status sn_state_create(struct sn_state *out, struct sn_exec *x, const st
 {
     struct sn_state_extra *extra;
     struct sn_job_box *boxes = NULL;
-    *out = (struct sn_state){0};
+    *out = (struct sn_state){.base = sn_lora_codec(&j->config->train.lora)};
     SN_TRY(sn_job_extras(&extra, j, err));
     enum sn_status st = sn_job_boxes(&boxes, &out->n_tensors, j, err);
     if (st == SN_OK)
@@ -199,11 +205,13 @@ static enum sn_status gather(struct sn_exec *x, const struct sn_job *j, struct s
                              const struct sn_bucket *b, struct sn_err *err)
 {
     char *all = sn_exec_address(x, &j->train, b->weight);
-    int64_t own = sn_bucket_slice_at(j, b) * (int64_t)sn_dtype_size(j->dtype);
+    int64_t own = sn_bucket_bytes(j, b, b->weight, sn_bucket_slice_at(j, b));
+    enum sn_dtype dtype = j->train.bufs[b->weight].dtype;
     struct sn_transfer t = {.kind = SN_ALL_GATHER,
                             .group = b->sliced_over,
-                            .dtype = j->dtype,
-                            .n = b->slice,
+                            .dtype = dtype,
+                            .n = sn_bucket_bytes(j, b, b->weight, b->slice) /
+                                 (int64_t)sn_dtype_size(dtype),
                             .in = all + own,
                             .out = all,
                             .staging = sn_exec_address(x, &j->train, j->staging),

@@ -51,7 +51,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|mup|seed|blend)=/)
+            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|mup|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -92,7 +92,7 @@ layout_file() { # line path output
                 apart[key] = substr($i, at + 1)
                 continue
             }
-            if (key ~ /^(family|layers|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
+            if (key ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
                 section = "model"
             if (key ~ /^(documents|loss|curriculum)$/)
                 section = "data"

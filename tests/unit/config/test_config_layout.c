@@ -221,6 +221,15 @@ static const struct {
     {NEOX TRAIN "layout: {tensor_x: 5}\n",
      "run.yaml:3:20: layout.tensor_x: 5 does not divide model.hidden (96); nearest that work: 4 "
      "or 6"},
+    {"model: {family: llama, layers: 2, hidden: 256, heads: 4, ffn: 640, vocab: 256, seq: 64}\n"
+     "train: {steps: 1, global_batch: 1, lora: {rank: 2, targets: [a], base: int8}}\n"
+     "layout: {tensor: 2}\n",
+     "run.yaml:2:72: train.lora.base: has blocks of 128 columns, but a rank has 640 / 2 of "
+     "model.ffn (layout.tensor: 2); want a multiple of 128 of them, or train.lora.base: full"},
+    {MIXTURE
+     "train: {steps: 1, global_batch: 1, lora: {rank: 2, targets: [a], base: int4}}\n",
+     "run.yaml:2:72: train.lora.base: with experts, whose matrices are not held as codes yet; set "
+     "train.lora.base: full"},
     {NEOX TRAIN "layout: {tensor_x: 200}\n",
      "run.yaml:3:20: layout.tensor_x: 200 does not divide model.hidden (96); nearest that work: "
      "96"},

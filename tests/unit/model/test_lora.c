@@ -69,6 +69,22 @@ static void a_fused_product_has_an_adapter_for_each_matrix(void)
     sn_model_destroy(m);
 }
 
+static void the_matrices_of_products_are_codes(void)
+{
+    struct sn_config c = config_of(SN_LLAMA, "*.attn.q.weight");
+    struct sn_model *m;
+    c.train.lora.base = SN_BASE_INT4;
+    if (!tap_ok(make(&m, &c), "a model whose base is codes"))
+        return;
+    int coded = 0;
+    for (int i = 0; i < m->n_params; i++)
+        coded += m->params[i].is_coded;
+    tap_ok(coded == 4 * c.model.layers && find(m, "layers.0.attn.qkv.weight")->is_coded &&
+               find(m, "layers.0.ffn.down.weight")->is_coded && !find(m, "embed.weight")->is_coded,
+           "those of its layers, adapted or not; embedding, head, norms and adapters are not");
+    sn_model_destroy(m);
+}
+
 /* As PEFT: Kaiming's uniform distribution with a = sqrt 5, whose bound is 1 / sqrt(in). */
 static void adapters_begin_as_nothing(void)
 {
@@ -175,6 +191,7 @@ static void keys_are_refused(const char *train, const char *words)
 int main(void)
 {
     a_fused_product_has_an_adapter_for_each_matrix();
+    the_matrices_of_products_are_codes();
     adapters_begin_as_nothing();
     work_is_what_leads_to_them();
     flops_are_those_computed();
@@ -194,6 +211,12 @@ int main(void)
     keys_are_refused("freeze: [a], lora: {rank: 8, targets: [b]}",
                      "run.yaml:3:44: train.freeze: has no effect beside train.lora, which freezes "
                      "all but its adapters; leave it out");
+    keys_are_refused("lora: {base: int8}",
+                     "run.yaml:3:42: train.lora: has no effect with rank 0; set train.lora.rank, "
+                     "such as 16");
+    keys_are_refused(
+        "lora: {rank: 8, targets: [b], base: fp16}",
+        "run.yaml:3:72: train.lora.base: unknown name 'fp16'; want full, int8 or int4");
     keys_are_refused("lora: {rank: 8, targets: [b], init_from: d}",
                      "run.yaml:3:77: train.lora.init_from: adapts weights that are random without "
                      "train.init_from; name those that the adapters were trained with");

@@ -459,6 +459,9 @@ int main(void)
     c.train.lora = (struct sn_lora_config){.r = 4, .alpha = 8, .n_targets = 1};
     (void)snprintf(c.train.lora.targets[0], SN_NAME_MAX, "*.attn.*");
     search_finds_the_best_of_all(&c, 8, 0);
+    c.train.lora.base = SN_BASE_INT4;
+    c.model.ffn = 512;
+    search_finds_the_best_of_all(&c, 8, 0);
     c = small_run();
     c.model.family = SN_MIXTRAL;
     c.model.experts =
