@@ -394,7 +394,7 @@ static enum sn_status find_program(const struct sn_program **out, const struct s
         return SN_OK;
     return sn_fail(err, SN_EINPUT,
                    "--program: '%s' is none; want train, evaluate or, for a job of one rank, "
-                   "generate",
+                   "generate or generate_row",
                    name);
 }
 

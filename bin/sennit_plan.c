@@ -44,7 +44,8 @@ static const char usage[] =
     "  --activations        what each pipeline stage keeps for backward, tensor by tensor\n"
     "  --explain RANK       print the program of this rank\n"
     "  --operations[=RANK]  each operation of its program: shape, bytes, FLOPs (default: rank 0)\n"
-    "  --program NAME       which: train (default), evaluate or generate\n"
+    "  --program NAME       which: train (default), evaluate, generate or\n"
+    "                       generate_row (a token of it, over keys and values that are kept)\n"
     "  --svg FILE           draw the pipeline, memory over time and where time goes\n"
     "  --trace FILE         the simulated step for Perfetto (Chrome's trace format)\n"
     "  --timeline           the pipeline as text\n"
@@ -252,6 +253,7 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
         return sn_fail(err, SN_EINPUT, "%s: there is no rank %lld; the layout has 0..%d",
                        l->operations ? "--operations" : "--explain", l->explain, ranks - 1);
     e.rank = (int)l->explain;
+    e.keeps_past = strncmp(l->program, "generate", strlen("generate")) == 0;
     SN_TRY(sn_job_create(&j, &e, err));
     struct costs costs = {0};
     enum sn_status st = SN_OK;

@@ -225,7 +225,7 @@ sn_rule *sn_rule_of(int kind);
 sn_rule sn_rule_gemm, sn_rule_colsum, sn_rule_embed, sn_rule_embed_grad, sn_rule_pos_grad;
 sn_rule sn_rule_head_norm, sn_rule_head_norm_dx, sn_rule_head_norm_dw;
 sn_rule sn_rule_norm, sn_rule_norm_dx, sn_rule_norm_dw, sn_rule_norm_part, sn_rule_norm_dx_part;
-sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_rope, sn_rule_mla_join,
+sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_attention_rows, sn_rule_rope, sn_rule_mla_join,
     sn_rule_mla_join_dx;
 sn_rule sn_rule_cross_entropy, sn_rule_ce_part;
 sn_rule sn_rule_zero, sn_rule_copy, sn_rule_add, sn_rule_scale, sn_rule_gate, sn_rule_gate_dx, sn_rule_act, sn_rule_act_dx,
@@ -284,6 +284,15 @@ enum sn_status sn_post(const struct sn_visit *s);
 void sn_queues_fini(struct sn_rank *r);
 enum sn_status sn_wait(const struct sn_visit *s, bool *blocked);
 enum sn_status sn_agree(const struct sn_visit *s, bool *blocked);
+
+/* --- meaning.c -------------------------------------------------------------------------------- */
+
+/* What is due of a step, and which spaces are one: by the reference, which plays it. */
+enum sn_status sn_meaning_begin(struct sn_meaning *m, const struct sn_meaning_world *w,
+                                struct sn_err *err);
+void sn_meaning_end(struct sn_meaning *m);
+/* Does a buffer hold all of this, in its place? */
+bool sn_holds(const struct sn_meaning *m, const struct sn_slabs *held, const struct sn_slab *want);
 
 /* --- ranks ------------------------------------------------------------------------------------ */
 

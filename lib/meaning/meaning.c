@@ -93,7 +93,7 @@ static enum sn_status init(struct sn_meaning *m, const struct sn_meaning_world *
     return good ? SN_OK : sn_fail(m->err, SN_ENOMEM, "meaning: no memory for a model's tensors");
 }
 
-static void fini(struct sn_meaning *m)
+void sn_meaning_end(struct sn_meaning *m)
 {
     sn_free(m->first_space);
     sn_free(m->spaces.parent);
@@ -145,9 +145,8 @@ static const char *tensor_name(const struct sn_meaning *m, int number)
     return m->model->params[p].tensor[(number + SN_NSPACES - m->first_space[p]) / 2].name;
 }
 
-/* Does a buffer hold all of this, in its place? Then nothing is left when it is taken away. */
-static bool holds(const struct sn_meaning *m, const struct sn_slabs *held,
-                  const struct sn_slab *want)
+/* Then nothing is left when it is taken away. */
+bool sn_holds(const struct sn_meaning *m, const struct sn_slabs *held, const struct sn_slab *want)
 {
     struct sn_area a = sn_slab_area(want);
     struct sn_slabs left = {0}, cut = {0};
@@ -180,7 +179,7 @@ static enum sn_status compare(struct sn_meaning *m, struct sn_rank *r, int bucke
         (void)sn_slab_cut(&mine, &all.t[i], &a);
     for (int i = 0; i < mine.n && st == SN_OK; i++) {
         mine.t[i].at -= n < b->n ? a.at : 0;
-        if (!holds(m, &r->held[r->first_held[buf]], &mine.t[i]))
+        if (!sn_holds(m, &r->held[r->first_held[buf]], &mine.t[i]))
             st = sn_fail(m->err, SN_EFAIL,
                          "%s: rank %d ends the step with other %s of '%s' (in '%s') than one rank",
                          r->program->name, r->rank, of, tensor_name(m, tensor_of(&mine.t[i])),
@@ -297,9 +296,8 @@ static enum sn_status play(struct sn_meaning *m, const struct sn_job *const *job
     return st;
 }
 
-/* What is due, and which spaces are one. */
-static enum sn_status begin(struct sn_meaning *m, const struct sn_meaning_world *w,
-                            struct sn_err *err)
+enum sn_status sn_meaning_begin(struct sn_meaning *m, const struct sn_meaning_world *w,
+                                struct sn_err *err)
 {
     *m = (struct sn_meaning){.err = err, .config = w->jobs[0]->config};
     const struct sn_layout_config *l = &m->config->layout;
@@ -318,10 +316,10 @@ enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
                                 const struct sn_program *const *override, struct sn_err *err)
 {
     struct sn_meaning m;
-    enum sn_status st = begin(&m, w, err);
+    enum sn_status st = sn_meaning_begin(&m, w, err);
     if (st == SN_OK)
         st = play(&m, w->jobs, w->ranks, override, compare);
-    fini(&m);
+    sn_meaning_end(&m);
     return st;
 }
 
@@ -329,13 +327,13 @@ enum sn_status sn_meaning_follow(const struct sn_meaning_world *worlds, int n,
                                  sn_meaning_look *look, void *arg, struct sn_err *err)
 {
     struct sn_meaning m;
-    enum sn_status st = begin(&m, &worlds[0], err);
+    enum sn_status st = sn_meaning_begin(&m, &worlds[0], err);
     m.look = look;
     m.look_arg = arg;
     for (m.world = 0; m.world < n && st == SN_OK; m.world++) {
         m.config = worlds[m.world].jobs[0]->config;
         st = play(&m, worlds[m.world].jobs, worlds[m.world].ranks, NULL, compare);
     }
-    fini(&m);
+    sn_meaning_end(&m);
     return st;
 }

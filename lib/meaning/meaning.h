@@ -56,6 +56,12 @@ unsigned sn_meaning_approximate(const struct sn_program *p);
 enum sn_status sn_meaning_check(const struct sn_meaning_world *w,
                                 const struct sn_program *const *override, struct sn_err *err);
 
+/* Of a job of one rank that is its own reference and keeps_past: are the logits of this row (1 ..) that
+ * `generate_row`, or `row_program` in its place if not NULL, makes of the rows that `generate` has kept
+ * before it those of `generate`? As sn_meaning_check. */
+enum sn_status sn_meaning_generates(const struct sn_job *j, const struct sn_program *row_program,
+                                    int64_t row, struct sn_err *err);
+
 /* What an operation of a world's rank gave: parts of logical tensors, whose `at` counts the
  * operand's elements, row after row without gaps. Parts of one value and the same spaces are of the
  * same tensor, whatever world and rank they are of. */

@@ -36,6 +36,7 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_MLA_JOIN_DX] = sn_rule_mla_join_dx,
     [SN_OP_ATTENTION] = sn_rule_attention,
     [SN_OP_ATTENTION_DX] = sn_rule_attention_dx,
+    [SN_OP_ATTENTION_ROWS] = sn_rule_attention_rows,
     [SN_OP_ACT] = sn_rule_act,
     [SN_OP_ACT_DX] = sn_rule_act_dx,
     [SN_OP_SWIGLU] = sn_rule_swiglu,

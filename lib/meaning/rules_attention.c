@@ -264,6 +264,8 @@ static enum sn_status forward(struct walk *w, const struct pair *p)
     struct sn_slab o = output_at(s, &x.q, &p->q, x.col, s->op->out[SN_ATTENTION_O].cols);
     o.value = sn_field_mul(sn_function(name_of(s, 0, &x), values, 3), part);
     SN_TRY(sn_collect(s, &w->out[0], &o));
+    if (!sn_has_out(s, SN_ATTENTION_LSE))
+        return SN_OK;
     struct sn_slab lse =
         sn_result_at(&x.q, &p->q, p->head * heads, heads, s->op->out[SN_ATTENTION_LSE].cols);
     lse.space[SN_SLAB_COLS] = SN_SPACE_HEADS;
@@ -280,6 +282,39 @@ enum sn_status sn_rule_attention(const struct sn_visit *s)
         st = for_pairs(&w, forward);
     for (int i = 0; i < 2 && st == SN_OK; i++)
         st = sn_write(s, i, &w.out[i]);
+    walk_fini(&w);
+    return st;
+}
+
+/* Of what is kept, rows that nobody has written yet are behind the queries. */
+static enum sn_status load_kept(const struct sn_visit *s, int in, struct sn_matrix *m)
+{
+    struct sn_op whole = *s->op; /* its positions are those of the sample */
+    struct sn_visit of = *s;
+    int64_t n;
+    whole.attr.position.row0 = 0;
+    of.op = &whole;
+    m->cols = s->op->in[in].cols;
+    SN_TRY(sn_read_written(s, &s->op->in[in], &m->slabs, &n));
+    SN_TRY(sn_are_rectangles(s, &m->slabs, m->cols));
+    return sn_check_positions(&of, &m->slabs, m->cols, 0);
+}
+
+/* What ATTENTION gives of these rows. */
+enum sn_status sn_rule_attention_rows(const struct sn_visit *s)
+{
+    struct walk w = {.s = s};
+    enum sn_status st = sn_matrix_load(s, SN_ATTENTION_ROWS_Q, &w.q);
+    if (st == SN_OK)
+        st = sn_check_positions(s, &w.q.slabs, w.q.cols, 0);
+    if (st == SN_OK)
+        st = load_kept(s, SN_ATTENTION_ROWS_K, &w.k);
+    if (st == SN_OK)
+        st = load_kept(s, SN_ATTENTION_ROWS_V, &w.v);
+    if (st == SN_OK)
+        st = for_pairs(&w, forward);
+    if (st == SN_OK)
+        st = sn_write(s, SN_ATTENTION_ROWS_O, &w.out[0]);
     walk_fini(&w);
     return st;
 }

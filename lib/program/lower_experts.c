@@ -183,6 +183,7 @@ static void place(struct sn_emit *e, const struct sn_node *n, int choice)
     op->attr.position.context_rank = at.position.context_rank;
     op->attr.position.zigzag = at.position.zigzag;
     op->attr.position.row0 = at.position.row0;
+    op->at_row = e->row;
 }
 
 /* Noise on what the router sees, in training alone; the experts see x. */
@@ -220,6 +221,7 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     op->out[SN_ROUTE_COUNTS] = sn_view_all(e->p, counts);
     op->out[SN_ROUTE_P] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
     op->attr = of_tokens(e, n);
+    op->at_row = e->row;
     op->attr.draws = e->train;
     op->attr.experts.dense = dense;
     add_losses(e, n, logits, counts);

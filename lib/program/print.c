@@ -104,20 +104,23 @@ static void print_op(struct sn_str *out, const struct text *x, int i)
         sn_codec_format(&op->attr.stream.codec[0], name);
         sn_str_add(out, "  %s x %lld", name, (long long)op->attr.blocks_a);
     }
+    if (op->at_row)
+        sn_str_add(out, "  at [row]");
     double flops = sn_op_flops(op);
     if (flops > 0)
         sn_str_add(out, "  %.4g MFLOP", flops * 1e-6);
     sn_str_add(out, "%s\n", when[op->when]);
 }
 
-/* Those of the program; none of an arena that has only what lives as long as the job. */
+/* Those of the program, and of what lives as long as the job what is kept of rows before. */
 static void print_buffers(struct sn_str *out, const struct sn_program *p, enum sn_arena arena)
 {
     bool is_first = true;
-    for (int b = p->n_state_bufs; b < p->n_bufs; b++) {
+    for (int b = 0; b < p->n_bufs; b++) {
         const struct sn_buffer *x = &p->bufs[b];
         const struct sn_class_row *row = sn_class_row(x->cls);
-        if (x->first < 0 || row->arena != arena)
+        bool is_told = b >= p->n_state_bufs || x->cls == SN_CLASS_PAST;
+        if (x->first < 0 || row->arena != arena || !is_told)
             continue;
         if (is_first)
             sn_str_add(out, "\nbuffers of the %s arena (class, offset, bytes, live from..to)\n",
@@ -125,7 +128,7 @@ static void print_buffers(struct sn_str *out, const struct sn_program *p, enum s
         is_first = false;
         sn_str_add(out, "  %-32s %-4s %12lld %12lld  %d..%d", x->name, row->name,
                    (long long)x->offset, (long long)x->bytes, x->first, x->last);
-        if (x->place != b)
+        if (b >= p->n_state_bufs && x->place != b)
             sn_str_add(out, "  shares %s", p->bufs[x->place].name);
         sn_str_add(out, "\n");
     }

@@ -218,9 +218,6 @@ static enum sn_status connect(struct sn_world *w, struct sn_err *err)
     return SN_OK;
 }
 
-/* Which of a job's programs. */
-enum { TRAIN, EVALUATE, SETS };
-
 static enum sn_status load(struct sn_world *w, const struct sn_verify_world *from,
                            const struct sn_program *const *override, int set, struct sn_err *err)
 {
@@ -233,7 +230,7 @@ static enum sn_status load(struct sn_world *w, const struct sn_verify_world *fro
         return sn_fail(err, SN_ENOMEM, "verify: no memory for %d ranks", w->ranks);
     for (int i = 0; i < w->ranks; i++) {
         const struct sn_job *j = from->jobs[i];
-        const struct sn_program *own = set == TRAIN ? &j->train : &j->evaluate;
+        const struct sn_program *own = sn_job_programs(j).of[set];
         SN_TRY(
             find_trace(w, &(struct sn_trace_of){w->grid, j, override ? override[i] : own, i}, err));
     }
@@ -270,7 +267,9 @@ static enum sn_status check_written(const struct sn_world *w, const struct sn_ve
 enum sn_status sn_verify(const struct sn_verify_world *w, const struct sn_program *const *override,
                          struct sn_err *err)
 {
-    for (int set = TRAIN; set < (override ? 1 : SETS); set++) {
+    for (int set = 0; set < (override ? 1 : SN_NPROGRAMS); set++) {
+        if (!override && sn_job_programs(w->jobs[0]).of[set]->n_ops == 0)
+            continue;
         struct sn_world world = {.grid = w->grid, .ranks = sn_grid_ranks(w->grid)};
         enum sn_status st = load(&world, w, override, set, err);
         if (st == SN_OK)

@@ -39,9 +39,8 @@ struct sn_verify_world {
 };
 
 /* SN_OK: proven. SN_EFAIL: refuted, the sentence names the operations and ranks of the first fault.
- * SN_ENOMEM: no memory to tell. Checks the train and the evaluate programs, or, if `override` is
- * not NULL, the program that it has for each rank. (`generate` is for one rank, which communicates
- * with nobody.) */
+ * SN_ENOMEM: no memory to tell. Checks all programs that the jobs have, or, if `override` is not NULL,
+ * the program that it has for each rank. */
 enum sn_status sn_verify(const struct sn_verify_world *w, const struct sn_program *const *override,
                          struct sn_err *err);
 

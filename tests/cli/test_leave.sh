@@ -216,6 +216,11 @@ for how in "--temperature 0" "--temperature 0.9 --seed 3"; do
     is "generate, $how: the same without" "$out" "$kept"
     like "generate: says that nothing is kept" "$err" 'generate: each token computes its whole window \(--no-cache\)'
 done
+run "$BUILD/bin/sennit-plan" "$tmp/ids.yaml" --explain 0 --program generate_row
+like "its program attends to what is kept" "$out" 'attention_rows .*l1\.attn\.core\.past\(cols 0\.\.[0-9]+\), .* at \[row\]'
+like "which the planner tells the bytes of" "$out" 'l1\.attn\.core\.past +past +[0-9]+ +[0-9]+ '
+refused "its program of two ranks" "^--program: 'generate_row' is none; want train, evaluate or, for a job of one rank, generate or generate_row" \
+    "$BUILD/bin/sennit-plan" "$tmp/ids.yaml" --ranks 2 --explain 0 --program generate_row
 refused "generate: no cache of nothing" '^--no-cache: is for --generate, which is not asked for' "$train" "$tmp/ids.yaml" --no-cache
 
 tap_done

@@ -7,16 +7,16 @@
  *
  * Tolerance: logits are below 1; products of one row sum in another order than those of many.
  */
-#include "lib/base/hash.h"
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/layouts.h"
+#include "tests/lib/models.h"
 #include "tests/lib/tap.h"
 
 #include <math.h>
 
-enum { PROMPT = 19, MODELS = 256 };
+enum { PROMPT = 19 };
 
 struct one {
     struct sn_config config;
@@ -115,33 +115,17 @@ static enum sn_status compare(struct one *x, double *off, double *most, struct s
     return st;
 }
 
-/* Has this model not come before? */
-static bool is_new(const struct sn_config *c, uint64_t seen[MODELS], int *n)
-{
-    struct sn_str text = {0};
-    sn_config_format_model(&text, c);
-    sn_str_add(&text, "%d", c->train.lora.r);
-    uint64_t hash = text.failed ? 0 : sn_hash64(text.p, text.len);
-    sn_str_fini(&text);
-    for (int i = 0; i < *n; i++)
-        if (seen[i] == hash)
-            return false;
-    if (*n < MODELS)
-        seen[(*n)++] = hash;
-    return true;
-}
-
 int main(void)
 {
     struct sn_err err = {0};
     struct layouts_line line;
-    uint64_t seen[MODELS];
-    int more = 1, models = 0, good = 0;
+    struct models seen = {0};
+    int more = 1, good = 0;
     FILE *f = fopen("tests/equiv/layouts", "r");
     while (f && (more = layouts_next(f, &line, &err)) > 0) {
         struct one x;
         double off = 0, most = 0;
-        if (!is_new(&line.config, seen, &models))
+        if (!models_add(&seen, &line.config))
             continue;
         enum sn_status st = open_one(&x, &line.config, &err);
         if (st == SN_OK)
@@ -152,8 +136,8 @@ int main(void)
         if (!same)
             tap_ok(false, "%s: rows give the window's logits (%g of %g) %s", line.name, off, most, err.text);
     }
-    tap_ok(f && more == 0 && good == models && models > 40,
-           "%d of %d models give the same logits row by row as of whole windows %s", good, models, err.text);
+    tap_ok(f && more == 0 && good == seen.n && good > 40,
+           "%d of %d models give the same logits row by row as of whole windows %s", good, seen.n, err.text);
     if (f)
         (void)fclose(f);
     return tap_done();
