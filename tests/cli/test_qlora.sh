@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_qlora.sh - frozen weights as codes (train.lora.base): a run computes what one with the decoded weights as values
 # computes, bit for bit; so does what it saves, merges and goes on from.
-# Layouts are tests/equiv/layouts' (qlora-*), codes are tests/unit/kernels/test_frozen.c's.
+# Layouts are tests/equiv/layouts' (qlora-*), codes are tests/unit/codecs/test_frozen.c's.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 

@@ -85,7 +85,7 @@ EOF
 }
 
 # --- all unit tests -----------------------------------------------------------------------------------------------------------------
-tests=$(for f in tests/unit/kernels/test_kernels_*.c tests/unit/kernels/test_gemm.c tests/unit/kernels/test_attention*.c tests/unit/kernels/test_cross_entropy.c tests/unit/kernels/test_codec*.c; do
+tests=$(for f in tests/unit/kernels/test_kernels_*.c tests/unit/kernels/test_gemm.c tests/unit/kernels/test_attention*.c tests/unit/kernels/test_cross_entropy.c tests/unit/codecs/test_codec*.c; do
     basename "$f" .c
 done)
 

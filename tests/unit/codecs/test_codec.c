@@ -161,7 +161,7 @@ static double allowed_of(const struct sn_codec *c, const struct sn_values *x, in
         return 0x1p-4 * size;
     case SN_CODEC_FP8_E5M2:
         return 0x1p-3 * size;
-    case SN_CODEC_ZFP: /* tests/unit/kernels/test_codec_zfp.c knows better */
+    case SN_CODEC_ZFP: /* tests/unit/codecs/test_codec_zfp.c knows better */
         return fmax(4.0 * block_most(x, i / 4 * 4, 4), 0x1p-98);
     default:
         return 0.0;
