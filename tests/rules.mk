@@ -57,9 +57,14 @@ KERNELS := $(BUILD)/libkernels.a
 $(KERNELS): $(KERNEL_OBJ) $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/%,$(LIB_SRC)) $(wildcard lib/base/*.c))
 	@rm -f $@
 	$(call say,ar,$@)ar rcs $@ $^
-$(BUILD)/alone/%: $(BUILD)/tests/unit/kernels/%.o $(KERNELS)
+define link_alone
 	@mkdir -p $(@D)
 	$(call say,ld,$@)$(CC) -static -fopenmp $(LDFLAGS) -o $@ $^ -lm
+endef
+$(BUILD)/alone/%: $(BUILD)/tests/unit/kernels/%.o $(KERNELS)
+	$(link_alone)
+$(BUILD)/alone/%: $(BUILD)/tests/unit/codecs/%.o $(KERNELS)
+	$(link_alone)
 # In seconds: the test of GEMM on what GEMM is made of.
 define alone_rules
 $(BUILD)/kernels/cpu/$(1)/gemm_table.o: tests/isa/table.c
