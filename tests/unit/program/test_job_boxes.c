@@ -154,6 +154,16 @@ static int64_t kept_by(const struct sn_job *j)
 
 enum { UNIT = 2 }; /* bytes of the smallest type */
 
+/* Where an element's value lies in a buffer of its bucket; bytes: how many it has. Those of codes are its
+ * block's, if it is the first of one. */
+static int64_t place_of(const struct sn_job *j, int buf, int64_t element, int64_t *bytes)
+{
+    const struct sn_bucket *b = &j->buckets[j->train.bufs[buf].bucket];
+    int64_t unit = b->is_coded && buf == b->weight ? SN_CODEC_BLOCK : 1;
+    *bytes = element % unit == 0 ? sn_bucket_bytes(j, b, buf, unit) : 0;
+    return *bytes ? sn_bucket_bytes(j, b, buf, element) : 0;
+}
+
 /* A rank's boxes are apart, as elements of tensors and in memory; without ZeRO they are all that
  * its parts hold. (With it, that all ranks together own everything says so.) */
 static bool each_is_held_once(const struct world *w, int r)
@@ -167,13 +177,14 @@ static bool each_is_held_once(const struct world *w, int r)
         const struct sn_job_box *b = &w->boxes[r][i];
         const struct sn_buffer *buf = &j->train.bufs[b->buf];
         int64_t end = b->at + (b->n_rows - 1) * b->ld + b->n_cols;
-        int64_t size = (int64_t)sn_dtype_size(buf->dtype);
-        good = good && b->at >= 0 && end <= buf->rows * buf->cols && b->n_cols <= b->ld &&
-               claim(w, b, claims);
+        const struct sn_bucket *bucket = &j->buckets[buf->bucket];
+        good = good && b->at >= 0 && end <= sn_bucket_elements(j, bucket, b->buf) &&
+               b->n_cols <= b->ld && claim(w, b, claims);
         for (int64_t e = 0; good && e < size_of(b); e++) {
             int64_t at = b->at + e / b->n_cols * b->ld + e % b->n_cols;
-            for (int64_t u = 0; u < size; u += UNIT)
-                good = memory[(buf->offset + at * size + u) / UNIT]++ == 0 && good;
+            int64_t bytes, from = buf->offset + place_of(j, b->buf, at, &bytes);
+            for (int64_t u = 0; u < bytes; u += UNIT)
+                good = memory[(from + u) / UNIT]++ == 0 && good;
         }
         held += size_of(b);
     }

@@ -116,7 +116,8 @@ static void cut(struct rank *r, const struct play *p, int rank)
                                                  0,         ROWS,   1,
                                                  at[i],     0,      at[i + 1] - at[i],
                                                  1,         1,      r->values + n + at[i],
-                                                 i == 1,    SN_F32, 0};
+                                                 i == 1,    SN_F32, NULL,
+                                                 0};
     r->room.floats += hi[2] - lo[2] + 5;
     r->room.boxes = 4;
     r->state = (struct sn_state){.model_text = "family: llama\n",

@@ -41,17 +41,18 @@ static void setup(struct scene *s)
     s->values = sn_alloc_n(2 * ROWS * COLS + ROWS, sizeof(float));
     float *a = s->values, *b = a + ROWS * COLS, *v = b + ROWS * COLS;
     fill(s, 1);
-    s->box[0] = (struct sn_state_tensor){"model", "a",  0,    0, ROWS, COLS,   0, 0,
-                                         300,     COLS, COLS, a, true, SN_F32, 0};
-    s->box[1] = (struct sn_state_tensor){
-        "model", "a", 0, 0, ROWS, COLS, 300, 0, 400, COLS, COLS, a + 300 * COLS, false, SN_F32, 0};
-    s->box[2] = (struct sn_state_tensor){"model", "b",    0,   0,   ROWS, COLS,
-                                         10,      100,    600, 500, COLS, b + 10 * COLS + 100,
-                                         true,    SN_F32, 0};
-    s->box[3] = (struct sn_state_tensor){"exp_avg", "a", 0, 0, ROWS, 1,      0, 0,
-                                         ROWS,      1,   1, v, true, SN_F32, 0};
+    s->box[0] = (struct sn_state_tensor){"model", "a",  0,    0, ROWS, COLS,   0,    0,
+                                         300,     COLS, COLS, a, true, SN_F32, NULL, 0};
+    s->box[1] = (struct sn_state_tensor){"model", "a",    0,    0,    ROWS, COLS,
+                                         300,     0,      400,  COLS, COLS, a + 300 * COLS,
+                                         false,   SN_F32, NULL, 0};
+    s->box[2] = (struct sn_state_tensor){"model", "b",    0,    0,   ROWS, COLS,
+                                         10,      100,    600,  500, COLS, b + 10 * COLS + 100,
+                                         true,    SN_F32, NULL, 0};
+    s->box[3] = (struct sn_state_tensor){"exp_avg", "a", 0, 0, ROWS, 1,      0,    0,
+                                         ROWS,      1,   1, v, true, SN_F32, NULL, 0};
     s->box[4] = (struct sn_state_tensor){"exp_avg", "a", 0, 0, ROWS, 1,      ROWS, 0,
-                                         0,         1,   1, v, true, SN_F32, 0};
+                                         0,         1,   1, v, true, SN_F32, NULL, 0};
     s->state = (struct sn_state){.scalars = {.step = 7, .tokens = 99, .loss_scale = 2},
                                  .model_text = "family: llama\n",
                                  .n_tensors = BOXES,
