@@ -119,7 +119,7 @@ static int64_t padding_of(const struct sn_job *j)
     const struct sn_program *p = &j->train;
     for (int b = p->n_state_bufs; b < p->n_bufs; b++)
         if (p->bufs[b].cls == SN_CLASS_SLOT && p->bufs[b].place == b && p->bufs[b].bucket >= 0)
-            sum += p->bufs[b].bytes - sn_layer_profile_raw(j, p->bufs[b].bucket) *
+            sum += p->bufs[b].bytes - sn_layer_profile_raw(j, &p->bufs[b]) *
                                           (int64_t)sn_dtype_size(p->bufs[b].dtype);
     return sum;
 }
