@@ -323,23 +323,6 @@ static enum sn_status nothing_fits(const struct sn_search *s, int64_t limit)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* Ranks asked for, or those of the machine's nodes, or of the run file's layout. */
-static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn_config *c,
-                               const struct sn_machine *m, struct sn_err *err)
-{
-    int64_t n = l->gpus.n ? l->gpus.v[0] : sn_machine_ranks(m, c);
-    if (n == 0 && c->layout.data)
-        n = sn_config_ranks(c);
-    if (n == 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: nothing says how many ranks to search for; use --gpus, machine.nodes or "
-            "layout.data",
-            c->path);
-    *ranks = (int)n;
-    return SN_OK;
-}
-
 static enum sn_status print_found(const struct sn_search *s, const struct sn_search_want *w,
                                   const struct line *l, struct sn_err *err)
 {
@@ -379,7 +362,7 @@ static enum sn_status search(struct sn_config *c, const struct line *l, struct s
     SN_TRY(sn_search_check_machine(c, NULL, err));
     SN_TRY(sn_machine_of(m, c, NULL, err));
     SN_TRY(sn_software_of(&software, c, NULL, err));
-    SN_TRY(ranks_of(&ranks, l, c, m, err));
+    SN_TRY(sn_search_ranks(&ranks, l->gpus.n ? l->gpus.v[0] : 0, c, m, err));
     struct sn_search_want w = {.config = c,
                                .machine = m,
                                .software = &software,

@@ -133,21 +133,6 @@ static enum sn_status json(struct sn_str *out, const struct sn_study *s,
 
 /* --- all --------------------------------------------------------------------------------------- */
 
-static enum sn_status ranks_of(int *ranks, const struct line *l, const struct sn_config *c,
-                               const struct sn_machine *m, struct sn_err *err)
-{
-    int64_t n = l->gpus ? l->gpus : sn_machine_ranks(m, c);
-    if (n == 0 && c->layout.data)
-        n = sn_config_ranks(c);
-    if (n == 0)
-        return sn_fail(
-            err, SN_EINPUT,
-            "%s: nothing says on how many ranks; use --gpus, machine.nodes or layout.data",
-            c->path);
-    *ranks = (int)n;
-    return SN_OK;
-}
-
 static enum sn_status print(const struct sn_study *s, const struct sn_study_want *w,
                             const struct line *l, struct sn_err *err)
 {
@@ -178,7 +163,7 @@ static enum sn_status study(struct sn_config *c, const struct line *l, struct sn
     int ranks = 0;
     SN_TRY(sn_search_check_machine(c, NULL, err));
     SN_TRY(sn_machine_of(m, c, NULL, err));
-    SN_TRY(ranks_of(&ranks, l, c, m, err));
+    SN_TRY(sn_search_ranks(&ranks, l->gpus, c, m, err));
     struct sn_study_want w = {.config = c,
                               .machine = m,
                               .ops = sn_planned_ops(&plugin, c),

@@ -33,14 +33,6 @@ enum sn_status sn_points_skip(struct sn_points *p, const char *machine, int rank
     return SN_OK;
 }
 
-static void nothing_fits(struct sn_point *out, const struct sn_search *s, int64_t limit)
-{
-    char need[16], have[16];
-    (void)snprintf(out->why, sizeof(out->why), "none of %lld layouts fits %s; the nearest needs %s",
-                   (long long)s->valid, sn_str_bytes(have, limit),
-                   sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
-}
-
 /* The layout goes to *c. */
 static enum sn_status search(struct sn_point *out, struct sn_config *c,
                              const struct sn_points_want *w, struct sn_err *err)
@@ -60,7 +52,7 @@ static enum sn_status search(struct sn_point *out, struct sn_config *c,
         c->layout = s.found[0].layout;
         c->layout_auto = false;
     } else if (st == SN_OK)
-        nothing_fits(out, &s, want.limit);
+        (void)sn_search_why(out->why, &s, want.limit);
     sn_search_fini(&s);
     return st;
 }

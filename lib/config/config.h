@@ -109,7 +109,7 @@ struct sn_lr_config {
     int64_t decay; /* steps before the last; 0 where this schedule has no such number */
 };
 
-/* As what the frozen matrices of products are held (lib/program/base.c). */
+/* As what the frozen matrices of products are held (kernels/frozen.h). */
 enum sn_lora_base { SN_BASE_FULL, SN_BASE_INT8, SN_BASE_INT4 };
 
 /* Adapters of weight matrices (Hu et al., "LoRA", arXiv 2106.09685). */

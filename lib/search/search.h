@@ -62,6 +62,13 @@ struct sn_search {
 enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want *w,
                              struct sn_err *err);
 void sn_search_fini(struct sn_search *s); /* a zeroed one is allowed */
+/* Ranks to search for: those asked for (0: none are), or those of the machine's nodes, or of the run
+ * file's layout. */
+enum sn_status sn_search_ranks(int *ranks, int64_t asked, const struct sn_config *c,
+                               const struct sn_machine *m, struct sn_err *err);
+/* Of one that found none: how many layouts do not fit, and what the nearest needs. */
+enum { SN_SEARCH_WHY = 112 };
+const char *sn_search_why(char text[SN_SEARCH_WHY], const struct sn_search *s, int64_t limit);
 
 struct sn_search_auto_want {
     const struct sn_ops *ops;

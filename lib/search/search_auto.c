@@ -44,14 +44,36 @@ enum sn_status sn_search_refuse(const struct sn_config *c, int ranks, struct sn_
                    sn_batch_divisor(&c->train), c->layout_named ? ", and keys that layout names stand" : "", would);
 }
 
+const char *sn_search_why(char text[SN_SEARCH_WHY], const struct sn_search *s, int64_t limit)
+{
+    char need[16], have[16];
+    (void)snprintf(text, SN_SEARCH_WHY, "none of %lld layouts fits %s; the nearest needs %s a rank",
+                   (long long)s->valid, sn_str_bytes(have, limit),
+                   sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
+    return text;
+}
+
+enum sn_status sn_search_ranks(int *ranks, int64_t asked, const struct sn_config *c,
+                               const struct sn_machine *m, struct sn_err *err)
+{
+    int64_t n = asked ? asked : sn_machine_ranks(m, c);
+    if (n == 0 && c->layout.data)
+        n = sn_config_ranks(c);
+    if (n == 0)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: nothing says how many ranks to search for; use --gpus, machine.nodes or "
+            "layout.data",
+            c->path);
+    *ranks = (int)n;
+    return SN_OK;
+}
+
 static enum sn_status refuse_all(const struct sn_config *c, const struct sn_search *s,
                                  int64_t limit, struct sn_err *err)
 {
-    char need[16], have[16];
-    return sn_fail(err, SN_EINPUT,
-                   "%s: layout: auto: none of %lld layouts fits %s; the nearest needs %s a rank",
-                   c->path, (long long)s->valid, sn_str_bytes(have, limit),
-                   sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
+    char why[SN_SEARCH_WHY];
+    return sn_fail(err, SN_EINPUT, "%s: layout: auto: %s", c->path, sn_search_why(why, s, limit));
 }
 
 enum sn_status sn_search_check_machine(const struct sn_config *c, const char *machine,

@@ -109,14 +109,6 @@ static void label(char out[16], const struct side *s, int i)
 
 /* --- a cell ------------------------------------------------------------------------------------ */
 
-static void nothing_fits(struct sn_study_cell *out, const struct sn_search *s)
-{
-    char need[16], have[16];
-    (void)snprintf(out->why, sizeof(out->why), "none of %lld layouts fits %s; the nearest needs %s",
-                   (long long)s->valid, sn_str_bytes(have, out->limit),
-                   sn_str_bytes(need, s->n_near ? s->near[0].plan.memory.total : 0));
-}
-
 static enum sn_status search(struct sn_study_cell *out, const struct sn_study_want *w,
                              const struct sn_config *c, struct sn_err *err)
 {
@@ -140,7 +132,7 @@ static enum sn_status search(struct sn_study_cell *out, const struct sn_study_wa
         out->layout = s.found[0].layout;
         out->plan = s.found[0].plan;
     } else if (st == SN_OK)
-        nothing_fits(out, &s);
+        (void)sn_search_why(out->why, &s, out->limit);
     sn_search_fini(&s);
     return st;
 }
