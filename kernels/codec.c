@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char *const names[SN_NCODECS] = {"bf16", "fp8", "fp8-e5m2", "int8",
-                                              "int4", "zfp", "mpc"};
+                                              "int4", "nf4", "zfp",      "mpc"};
 
 static bool is_integer(const struct sn_codec *c)
 {
@@ -87,7 +87,7 @@ void sn_codec_format(const struct sn_codec *c, char name[SN_CODEC_NAME])
 
 const char *sn_codec_names(void)
 {
-    return "bf16, fp8, fp8-e5m2, int8 and int4 (each also with -hadamard, -stochastic or "
+    return "bf16, fp8, fp8-e5m2, nf4, int8 and int4 (each also with -hadamard, -stochastic or "
            "-hadamard-stochastic), zfp-3 to zfp-32, mpc, mpc-2 to mpc-32";
 }
 
@@ -105,6 +105,7 @@ const struct sn_codec *sn_codec_all(int *n)
         {.kind = SN_CODEC_INT4, .stochastic = true},
         {.kind = SN_CODEC_INT4, .hadamard = true},
         {.kind = SN_CODEC_INT4, .hadamard = true, .stochastic = true},
+        {.kind = SN_CODEC_NF4},
         {.kind = SN_CODEC_ZFP, .rate = 8},
         {.kind = SN_CODEC_ZFP, .rate = 16},
         {.kind = SN_CODEC_MPC, .dim = 1},
@@ -169,7 +170,8 @@ static int64_t block_bytes(const struct sn_codec *c, int64_t m)
     if (m == 0)
         return 0;
     m = c->hadamard ? rounded_up(m, SN_CODEC_ROTATED) : m;
-    return (int64_t)sizeof(float) + (c->kind == SN_CODEC_INT4 ? (m + 1) / 2 : m);
+    bool halves = c->kind == SN_CODEC_INT4 || c->kind == SN_CODEC_NF4;
+    return (int64_t)sizeof(float) + (halves ? (m + 1) / 2 : m);
 }
 
 int64_t sn_codec_bytes(const struct sn_codec *c, enum sn_dtype t, int64_t n)
@@ -216,12 +218,13 @@ int64_t sn_coded_likely(const struct sn_codec *c, enum sn_dtype t, int64_t n)
     return rounded_up((int64_t)sizeof(int64_t) + SN_CODEC_MPC_HEADER + n * bits / 800, 8);
 }
 
-/* int4 to int8 to bf16; zfp with twice the bits up to 16, which loses less than bf16. */
+/* int4 and nf4 to int8 to bf16; zfp with twice the bits up to 16, which loses less than bf16. */
 bool sn_codec_milder(struct sn_codec *out, const struct sn_codec *c)
 {
     *out = *c;
     switch (c->kind) {
     case SN_CODEC_INT4:
+    case SN_CODEC_NF4:
         out->kind = SN_CODEC_INT8;
         return true;
     case SN_CODEC_INT8:

@@ -18,6 +18,8 @@
  *   int8        scale fp32 = max|x| / 127, m codes -127..127  128              scale / 2
  *   int4        scale fp32 = max|x| / 7, ceil(m / 2) bytes:   128              scale / 2
  *               code j low, code j + ceil(m / 2) high, -7..7
+ *   nf4         scale fp32 = max|x|, codes as int4's of the  128              0.152 scale
+ *               levels of kernels/nf4.h
  *   ..-hadamard the same of H x / 32, each 32 values in turn  128              16 scale (all 32 off
  *               times the Hadamard matrix H; m is rounded up                   alike); in the mean
  *               to whole 32                                                    sqrt(32/12) scale
@@ -35,7 +37,7 @@
  * before it would have seen. What is finite comes back finite, with these exceptions: bf16 rounds
  * what is within 2^-9 of fp32's largest value to infinity, as the format has it; `-hadamard` and
  * zfp may bring back magnitudes from 2^125 on as infinity; and so may a store in fp16 or bf16 of
- * what fp32 held. Small values: int8 and int4 take a block whose largest magnitude is below 2^-100
+ * what fp32 held. Small values: int8, int4 and nf4 take a block whose largest magnitude is below 2^-100
  * (of H x / 32 with -hadamard) for zeros, zfp one below 2^-98, where the library's own arithmetic
  * overflows; elsewhere denormals are numbers as others.
  *

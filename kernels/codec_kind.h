@@ -16,6 +16,7 @@ enum sn_codec_kind {
     SN_CODEC_FP8_E5M2,
     SN_CODEC_INT8,
     SN_CODEC_INT4,
+    SN_CODEC_NF4,
     SN_CODEC_ZFP,
     SN_CODEC_MPC,
     SN_NCODECS

@@ -2,6 +2,7 @@
 
 #include "kernels/codec.h"
 #include "kernels/half.h"
+#include "kernels/nf4.h"
 
 #include <assert.h>
 #include <math.h>
@@ -11,13 +12,13 @@ enum { BLOCK = SN_CODEC_BLOCK };
 
 bool sn_frozen_takes(const struct sn_codec *c)
 {
-    bool is_integer = c->kind == SN_CODEC_INT8 || c->kind == SN_CODEC_INT4;
-    return is_integer && !c->hadamard && !c->stochastic;
+    bool has_codes = c->kind >= SN_CODEC_INT8 && c->kind <= SN_CODEC_NF4;
+    return has_codes && !c->hadamard && !c->stochastic;
 }
 
 static float top_of(const struct sn_codec *c)
 {
-    return c->kind == SN_CODEC_INT8 ? 127.0f : 7.0f;
+    return c->kind == SN_CODEC_INT8 ? 127.0f : c->kind == SN_CODEC_INT4 ? 7.0f : 1.0f;
 }
 
 static unsigned char *block_at(const struct sn_codec *c, const void *stream, int64_t at)
@@ -40,21 +41,24 @@ static float scale_of(const float x[BLOCK], float top)
     return sn_bf16_to_f32((uint16_t)(half - !isfinite(sn_bf16_to_f32(half) * top)));
 }
 
-static int code_of(float x, float scale, float top)
+static int code_of(const struct sn_codec *c, float x, float scale)
 {
-    float q = rintf(x / scale);
+    float top = top_of(c), q = rintf(x / scale);
+    if (c->kind == SN_CODEC_NF4)
+        return sn_nf4_code(x / scale);
     return (int)(q > top ? top : q < -top ? -top : q);
 }
 
 static void put_block(const struct sn_codec *c, unsigned char *to, const float x[BLOCK])
 {
-    unsigned char code[BLOCK] = {0};
-    float top = top_of(c), scale = scale_of(x, top);
+    unsigned char code[BLOCK];
+    float scale = scale_of(x, top_of(c));
     uint32_t bits = 0x7fc00000u; /* of a scale that is no number */
     if (!isnan(scale))
         memcpy(&bits, &scale, sizeof(bits));
+    memset(code, c->kind == SN_CODEC_NF4 ? SN_NF4_ZERO : 0, sizeof(code));
     for (int i = 0; i < BLOCK && scale > 0; i++)
-        code[i] = (unsigned char)code_of(x[i], scale, top);
+        code[i] = (unsigned char)code_of(c, x[i], scale);
     memcpy(to, &bits, sizeof(bits));
     to += sizeof(bits);
     if (c->kind == SN_CODEC_INT8) {
@@ -72,12 +76,13 @@ void sn_frozen_put(const struct sn_codec *c, void *stream, int64_t at, int64_t n
         put_block(c, block_at(c, stream, at + i), x + i);
 }
 
-static int code_at(const struct sn_codec *c, const unsigned char *codes, int i)
+/* What it is times the scale. */
+static float code_at(const struct sn_codec *c, const unsigned char *codes, int i)
 {
     if (c->kind == SN_CODEC_INT8)
-        return (int8_t)codes[i];
+        return (float)(int8_t)codes[i];
     int half = i < BLOCK / 2 ? codes[i] & 15 : codes[i - BLOCK / 2] >> 4;
-    return (half ^ 8) - 8;
+    return c->kind == SN_CODEC_NF4 ? sn_nf4_level(half) : (float)((half ^ 8) - 8);
 }
 
 void sn_frozen_get(const struct sn_codec *c, const void *stream, int64_t at, int64_t n, float *x)
@@ -89,6 +94,6 @@ void sn_frozen_get(const struct sn_codec *c, const void *stream, int64_t at, int
         float scale;
         memcpy(&scale, from, sizeof(scale));
         for (int k = first; k < end; k++)
-            x[i++] = (float)code_at(c, from + sizeof(scale), k) * scale;
+            x[i++] = code_at(c, from + sizeof(scale), k) * scale;
     }
 }

@@ -1,11 +1,12 @@
 /*
  * frozen.h - weights that no step changes, as codes (train.lora.base).
  *
- * They lie as the stream of a codec of integers does (kernels/codec.h), so that DECODE reads them, but
+ * They lie as the stream of int8, int4 or nf4 does (kernels/codec.h), so that DECODE reads them, but
  * are encoded once, where weights come from: the scale of a block of 128 is its largest magnitude
- * over the largest code, rounded to bfloat16. A code times such a scale is exact in fp32, and the
- * largest of a block keeps the largest code. So values that come from codes give the same codes
- * again, whoever saved them and wherever their rows were cut in between.
+ * over the largest code (nf4: over 1), rounded to bfloat16. A code times such a scale is exact in fp32
+ * (a level of nf4 within half a unit of rounding), and the largest of a block keeps the largest code.
+ * So values that come from codes give the same codes again, whoever saved them and wherever their
+ * rows were cut in between.
  */
 #ifndef SN_FROZEN_H
 #define SN_FROZEN_H

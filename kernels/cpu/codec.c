@@ -1,6 +1,7 @@
 /*
  * codec.c - the table of codecs of one instruction set, and the codecs that work on blocks of 128
- * values: bf16, fp8 of both formats, int8, int4 (codec_int.c). kernels/codec.h is the contract.
+ * values: bf16, fp8 of both formats, int8, int4, nf4 (codec_int.c). kernels/codec.h is the
+ * contract.
  *
  * Blocks are dealt to threads in equal shares. A block passes through fp32 in the first-level
  * cache, or is read and written where it lies when it is fp32 already. The Makefile forbids that

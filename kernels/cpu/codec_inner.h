@@ -26,8 +26,8 @@ enum sn_codec_fault SN_K(sn_feedback_keep)(const struct sn_codec *c, const struc
                                            float *e, const struct sn_stream *from, int threads);
 extern const struct sn_codecs SN_K(sn_codecs);
 
-/* codec_int.c: one block of m <= 128 values of int8 or int4; x has zeros behind them up to 128, y
- * has room for 128. `b`: the number of the block in its message. */
+/* codec_int.c: one block of m <= 128 values of int8, int4 or nf4; x has zeros behind them up to 128,
+ * y has room for 128. `b`: the number of the block in its message. */
 void SN_K(sn_int_put)(const struct sn_codec *c, const struct sn_codec_draw *draw, int64_t b,
                       const float *x, int m, unsigned char *to);
 enum sn_codec_fault SN_K(sn_int_get)(const struct sn_codec *c, const unsigned char *from, int m,

@@ -1,10 +1,11 @@
 /*
- * codec_int.c - int8 and int4: 128 values share a scale, the largest magnitude over the largest
- * code (symmetric: zero stays zero). Block quantisation as ZeRO++ (arXiv 2306.10209) and SDP4Bit
- * (arXiv 2410.15526) use it; the Hadamard transform, whose rows spread one large value over 32, and
+ * codec_int.c - int8, int4 and nf4: 128 values share a scale, the largest magnitude over the largest
+ * code (symmetric: zero stays zero; nf4: over 1, and codes are of levels). Block quantisation as
+ * ZeRO++ (arXiv 2306.10209) and SDP4Bit (arXiv 2410.15526) use it; the Hadamard transform, whose rows spread one large value over 32, and
  * stochastic rounding as in the latter. kernels/codec.h is the contract.
  */
 #include "kernels/cpu/codec_inner.h"
+#include "kernels/nf4.h"
 #include "kernels/philox.h"
 
 enum { BLOCK = SN_CODEC_BLOCK, LANES = 16 /* see struct sn_codec_draw */ };
@@ -14,7 +15,7 @@ static const float SHIFT = 0x1.8p23f;
 
 static int top_code(const struct sn_codec *c)
 {
-    return c->kind == SN_CODEC_INT8 ? 127 : 7;
+    return c->kind == SN_CODEC_INT8 ? 127 : c->kind == SN_CODEC_INT4 ? 7 : 1;
 }
 
 /* --- H, in place, 32 values after 32: its own inverse but for 32 ------------------------------ */
@@ -84,6 +85,13 @@ static void to_either(const float *x, float inverse, float top, const float *u, 
     }
 }
 
+static void to_levels(const float *x, float inverse, uint8_t code[BLOCK])
+{
+#pragma omp simd
+    for (int i = 0; i < BLOCK; i++)
+        code[i] = sn_nf4_code(x[i] * inverse);
+}
+
 /* max|x| / top, such that top times it is finite; 0 for what is too small to be told from zero. */
 static uint32_t scale_of(int32_t most, float top)
 {
@@ -99,9 +107,10 @@ void SN_K(sn_int_put)(const struct sn_codec *c, const struct sn_codec_draw *draw
                       const float *x, int m, unsigned char *to)
 {
     float turned[BLOCK], u[BLOCK];
-    uint8_t code[BLOCK] = {0};
+    uint8_t code[BLOCK];
     int32_t most = sn_largest(x);
     float top = (float)top_code(c);
+    memset(code, c->kind == SN_CODEC_NF4 ? SN_NF4_ZERO : 0, sizeof(code));
     if (c->hadamard && most < 0x7f800000) {
         for (int i = 0; i < BLOCK; i++)
             turned[i] = x[i] * (1.0f / SN_CODEC_ROTATED);
@@ -113,7 +122,9 @@ void SN_K(sn_int_put)(const struct sn_codec *c, const struct sn_codec_draw *draw
     uint32_t bits = scale_of(most, top);
     if (bits != SN_NO_SCALE && bits != 0) {
         float inverse = 1.0f / sn_bits_float(bits);
-        if (c->stochastic) {
+        if (c->kind == SN_CODEC_NF4) {
+            to_levels(x, inverse, code);
+        } else if (c->stochastic) {
             draw_block(draw, b, u);
             to_either(x, inverse, top, u, code);
         } else {
@@ -160,6 +171,16 @@ static int get_int4(const unsigned char *from, int half, float scale, float *res
     return bad;
 }
 
+static int get_nf4(const unsigned char *from, int half, float scale, float *restrict y)
+{
+    static const float level[] = {SN_NF4_LEVELS};
+    for (int j = 0; j < half; j++) {
+        y[j] = level[from[j] & 15] * scale;
+        y[j + half] = level[from[j] >> 4] * scale;
+    }
+    return 0; /* every code is one */
+}
+
 enum sn_codec_fault SN_K(sn_int_get)(const struct sn_codec *c, const unsigned char *from, int m,
                                      float *y)
 {
@@ -169,8 +190,9 @@ enum sn_codec_fault SN_K(sn_int_get)(const struct sn_codec *c, const unsigned ch
     if (bits != SN_NO_SCALE && (bits >> 31 || !(scale * top <= 0x1.fffffep127f)))
         return SN_CODEC_BAD_SCALE;
     m = codes_of(c, m);
-    int bad = c->kind == SN_CODEC_INT8 ? get_int8(from + 4, m, scale, y)
-                                       : get_int4(from + 4, (m + 1) / 2, scale, y);
+    int bad = c->kind == SN_CODEC_INT8   ? get_int8(from + 4, m, scale, y)
+              : c->kind == SN_CODEC_INT4 ? get_int4(from + 4, (m + 1) / 2, scale, y)
+                                         : get_nf4(from + 4, (m + 1) / 2, scale, y);
     if (c->hadamard) {
         memset(y + m, 0, (size_t)(BLOCK - m) * sizeof(float));
         rotate(y);

@@ -24,7 +24,7 @@ SN_BOTH int64_t sn_int_bytes(const struct sn_codec *c, int64_t m)
     if (m == 0)
         return 0;
     m = c->hadamard ? sn_ceil_div(m, SN_CODEC_ROTATED) * SN_CODEC_ROTATED : m;
-    return 4 + (c->kind == SN_CODEC_INT4 ? (m + 1) / 2 : m);
+    return 4 + (c->kind == SN_CODEC_INT4 || c->kind == SN_CODEC_NF4 ? (m + 1) / 2 : m);
 }
 
 /* sn_codec_bytes() of m values that are a tile or less. */

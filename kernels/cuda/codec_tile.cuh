@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/codec.cuh"
 #include "kernels/fp8.h"
+#include "kernels/nf4.h"
 
 struct sn_codec_tile {
     struct sn_codec codec;
@@ -123,7 +124,7 @@ template <int kind> struct sn_tile_fp8 {
     }
 };
 
-/* --- int8, int4 ------------------------------------------------------------------------------ */
+/* --- int8, int4, nf4 -------------------------------------------------------------------------- */
 
 /* H, 32 values after 32, which are those of eight lanes. */
 static __device__ __forceinline__ void sn_rotate(float x[SN_CODEC_LANE])
@@ -163,7 +164,8 @@ static __device__ __forceinline__ void sn_draw(const struct sn_codec_tile &t,
 }
 
 template <int kind> struct sn_tile_int {
-    enum { KIND = kind, ROOM = 64, TOP = kind == SN_CODEC_INT8 ? 127 : 7 };
+    enum { KIND = kind, ROOM = 64, IS_NF4 = kind == SN_CODEC_NF4 };
+    enum { TOP = kind == SN_CODEC_INT8 ? 127 : kind == SN_CODEC_INT4 ? 7 : 1 };
 
     static __device__ __forceinline__ int codes_of(const struct sn_codec_tile &t)
     {
@@ -185,6 +187,8 @@ template <int kind> struct sn_tile_int {
     static __device__ __forceinline__ uint32_t code(float v, float inverse, bool draws, float u)
     {
         float top = TOP, x = sn_times(v, inverse);
+        if (IS_NF4)
+            return sn_nf4_code(x);
         x = x > top ? top : x;
         x = x < -top ? -top : x;
         if (!draws) /* this addition rounds to an integer, to even in the middle */
@@ -255,6 +259,8 @@ template <int kind> struct sn_tile_int {
 #pragma unroll
             for (int k = 0; k < SN_CODEC_LANE; k++)
                 codes |= code(v[k], inverse, t.codec.stochastic, u[k]) << 8 * k;
+        } else if (IS_NF4) {
+            codes = SN_NF4_ZERO * 0x01010101u;
         }
         if (sn_lane() == 0)
             *(uint32_t *)t.at = bits;
@@ -278,8 +284,8 @@ template <int kind> struct sn_tile_int {
             int q = (int)(int8_t)(codes >> 8 * k);
             if (kind == SN_CODEC_INT4)
                 q = ((q & 15) ^ 8) - 8;
-            bad = bad || q == -TOP - 1;
-            y[k] = sn_times((float)q, scale);
+            bad = bad || q == -TOP - 1; /* none of nf4's */
+            y[k] = sn_times(IS_NF4 ? sn_nf4_level(q) : (float)q, scale);
         }
         if (t.codec.hadamard)
             sn_rotate(y);
@@ -299,6 +305,7 @@ template <int kind> struct sn_tile_int {
     DO(sn_tile_fp8<SN_CODEC_FP8_E5M2>)                                                             \
     DO(sn_tile_int<SN_CODEC_INT8>)                                                                 \
     DO(sn_tile_int<SN_CODEC_INT4>)                                                                 \
+    DO(sn_tile_int<SN_CODEC_NF4>)                                                                  \
     DO(sn_tile_zfp)
 
 #endif

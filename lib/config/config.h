@@ -110,7 +110,7 @@ struct sn_lr_config {
 };
 
 /* As what the frozen matrices of products are held (kernels/frozen.h). */
-enum sn_lora_base { SN_BASE_FULL, SN_BASE_INT8, SN_BASE_INT4 };
+enum sn_lora_base { SN_BASE_FULL, SN_BASE_INT8, SN_BASE_INT4, SN_BASE_NF4 };
 
 /* Adapters of weight matrices (Hu et al., "LoRA", arXiv 2106.09685). */
 struct sn_lora_config {

@@ -72,7 +72,7 @@ static const char *const documents[] = {"together", "apart", NULL};
 static const char *const losses[] = {"all", "mask", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
-static const char *const bases[] = {"full", "int8", "int4", NULL};
+static const char *const bases[] = {"full", "int8", "int4", "nf4", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const overlaps[] = {"none", "auto", NULL};
 static const char *const expert_tokens[] = {"gathered", "split", "auto", NULL};
@@ -388,7 +388,7 @@ const struct sn_key sn_keys[] = {
     {ROW("train.lora.init_from", PATH, AT(train.lora.init_from), "Directory with adapters in PEFT's form (adapter_config.json, adapter_model.safetensors) to begin with; null: A random, B zero. Needs train.init_from."),
         DEFAULT("null"), NULL_OK, DECIDES},
     {ROW("train.lora.dropout", FLOAT, AT(train.lora.dropout), "Dropout of what adapters read: one mask for those of a fused matrix."), RANGE(0, 0.999999L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("train.lora.base", ENUM, AT(train.lora.base), "As what ranks hold the frozen matrices of the layers' products (QLoRA): full: as train.precision; int8, int4: as codes, of which each 128 of a row share a scale, decoded in front of every product."),
+    {ROW("train.lora.base", ENUM, AT(train.lora.base), "As what ranks hold the frozen matrices of the layers' products (QLoRA): full: as train.precision; int8, int4, nf4: as codes, of which each 128 of a row share a scale, decoded in front of every product."),
         NAMES(bases), DEFAULT("full"), DECIDES, QUIET},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},

@@ -4,7 +4,10 @@
 const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l)
 {
     static const struct sn_codec of[] = {
-        [SN_BASE_INT8] = {.kind = SN_CODEC_INT8}, [SN_BASE_INT4] = {.kind = SN_CODEC_INT4}};
+        [SN_BASE_INT8] = {.kind = SN_CODEC_INT8},
+        [SN_BASE_INT4] = {.kind = SN_CODEC_INT4},
+        [SN_BASE_NF4] = {.kind = SN_CODEC_NF4},
+    };
     return l->r == 0 || l->base == SN_BASE_FULL ? NULL : &of[l->base];
 }
 

@@ -46,6 +46,7 @@ static const struct {
             {"int8-stochastic", 9.1e-3, false},
             {"int8-hadamard", 6.5e-3, false},
             {"int4", 0.117, false},
+            {"nf4", 0.11, false},
             {"int4-stochastic", 0.17, false},
             {"int4-hadamard", 0.117, false},
             {"int4-hadamard-stochastic", 0.17, false},

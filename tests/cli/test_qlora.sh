@@ -25,7 +25,7 @@ bytes() { # name: of its weights, as planned
 lora full full
 run "$train" "$tmp/full.yaml"
 is "values train" "$rc" 0
-for base in int8 int4; do
+for base in int8 int4 nf4; do
     lora $base $base
     run "$train" "$tmp/$base.yaml"
     is "$base: trains" "$rc" 0

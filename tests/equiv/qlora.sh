@@ -9,7 +9,7 @@
 . tests/lib/train.sh
 
 python=${TORCH_PYTHON:-python3}
-for base in int8 int4; do
+for base in int8 int4 nf4; do
     if ! "$python" -c 'import peft, transformers' 2>/dev/null; then
         skip "$base: PEFT trains the same" "no peft in $python (TORCH_PYTHON names another)"
         continue

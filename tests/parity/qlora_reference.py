@@ -18,7 +18,12 @@ import make_fixtures as own  # noqa: E402
 import make_lora as lora  # noqa: E402
 
 CASE = dict(r=4, alpha=10, targets=list(lora.OURS), seed=1618)
-TOPS = {"int8": 127, "int4": 7}
+TOPS = {"int8": 127, "int4": 7, "nf4": 1}
+# Dettmers et al., arXiv 2305.14314, appendix E
+NF4 = numpy.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+                   -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+                   0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+                   0.7229568362236023, 1.0], dtype=numpy.float32)
 
 
 def to_bfloat16(x):
@@ -28,11 +33,14 @@ def to_bfloat16(x):
 
 
 def coded(weight, base):
-    """Blocks of 128 of a row: scale = bf16(max / top), codes = round(w / scale) in -top .. top."""
+    """Blocks of 128 of a row: scale = bf16(max / top), codes = round(w / scale) in -top .. top; of nf4 the nearest level."""
     top = numpy.float32(TOPS[base])
     blocks = weight.detach().numpy().astype(numpy.float32).reshape(-1, 128)
     scale = to_bfloat16(numpy.abs(blocks).max(axis=1, keepdims=True) / top)
-    codes = numpy.clip(numpy.rint(blocks / scale), -top, top)
+    if base == "nf4":
+        codes = NF4[numpy.abs((blocks / scale)[:, :, None] - NF4).argmin(axis=2)]
+    else:
+        codes = numpy.clip(numpy.rint(blocks / scale), -top, top)
     return torch.from_numpy((codes * scale).reshape(tuple(weight.shape)))
 
 

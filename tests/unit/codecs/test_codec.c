@@ -11,6 +11,7 @@ static const char *const codecs[] = {"bf16",
                                      "fp8-e5m2",
                                      "int8",
                                      "int4",
+                                     "nf4",
                                      "int8-hadamard",
                                      "int4-hadamard",
                                      "int8-stochastic",
@@ -63,7 +64,8 @@ static void names_come_back(void)
                                       "fp8-e5m",
                                       "fp8-e5m2-",
                                       "fp8-e5m2-hadamard",
-                                      "fp8-e4m3"};
+                                      "fp8-e4m3",
+                                      "nf4-stochastic"};
     struct sn_codec c = {.kind = SN_CODEC_FP8};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         good = good && !sn_codec_parse(&c, bad[i]);
@@ -85,8 +87,8 @@ static void sizes_are_the_formula_s(void)
                bytes("fp8-e5m2", 129) == 137,
            "bf16 has 16 bits a value, fp8 8.25 in whole blocks");
     tap_ok(bytes("int8", 1280) == 1320 && bytes("int8", 3) == 7 && bytes("int4", 1280) == 680 &&
-               bytes("int4", 3) == 6 && bytes("int4", 131) == 74,
-           "int8 has 8.25, int4 4.25; the last block is as long as what is left");
+               bytes("int4", 3) == 6 && bytes("int4", 131) == 74 && bytes("nf4", 131) == 74,
+           "int8 has 8.25, int4 and nf4 4.25; the last block is as long as what is left");
     tap_ok(bytes("int8-hadamard", 129) == 132 + 36 && bytes("int4-hadamard", 161) == 68 + 36,
            "with a transform the last block has whole 32");
     tap_ok(bytes("zfp-8", 64) == 64 && bytes("zfp-8", 1) == 8 && bytes("zfp-3", 64) == 24 &&
@@ -141,6 +143,8 @@ static double allowed_in(const struct sn_codec *c, const struct sn_values *x, in
         return ldexp(1, -10 - sn_fp8_exponent(u, SN_E4M3));
     if (c->kind == SN_CODEC_FP8_E5M2)
         return ldexp(1, -17 - sn_fp8_exponent(u, SN_E5M2));
+    if (c->kind == SN_CODEC_NF4) /* half of the widest gap, from -1 to the next */
+        return most < 0x1p-100 ? most : most * 0.15191 * (1 + 0x1p-14);
     if (c->kind != SN_CODEC_INT8 && c->kind != SN_CODEC_INT4)
         return 0.0;
     double half_steps = c->stochastic ? 2.0 : 1.0;

@@ -1,5 +1,5 @@
 /*
- * int8, int4, fp8 and bf16 against plain code that follows kernels/codec.h word for word; how
+ * int8, int4, nf4, fp8 and bf16 against plain code that follows kernels/codec.h word for word; how
  * stochastic rounding and the Hadamard transform behave; the measured errors of facts known from
  * outside.
  */
@@ -17,20 +17,38 @@ static float drawn(const struct sn_codec_draw *d, int64_t i)
     return ((float)(p % 2 ? word >> 16 : word & 0xffff) + 0.5f) / 65536.0f;
 }
 
-/* The stream of int8 or int4 without a transform; returns its bytes. */
+/* The nearest of the paper's 16 levels. */
+static int nearest_level(float v)
+{
+    static const float level[] = {-1.0f,        -0.69619280f, -0.52507305f, -0.39491749f,
+                                  -0.28444138f, -0.18477343f, -0.09105004f, 0.0f,
+                                  0.07958030f,  0.16093020f,  0.24611230f,  0.33791524f,
+                                  0.44070983f,  0.56261700f,  0.72295684f,  1.0f};
+    int best = 0;
+    for (int k = 1; k < 16; k++)
+        if (fabsf(v - level[k]) < fabsf(v - level[best]))
+            best = k;
+    return best;
+}
+
+/* The stream of int8, int4 or nf4 without a transform; returns its bytes. */
 static int64_t plain_int(const struct sn_codec *c, const struct sn_values *x, unsigned char *to)
 {
     unsigned char *began = to;
-    float top = c->kind == SN_CODEC_INT8 ? 127.0f : 7.0f;
+    bool nf4 = c->kind == SN_CODEC_NF4;
+    float top = c->kind == SN_CODEC_INT8 ? 127.0f : nf4 ? 1.0f : 7.0f;
     for (int64_t first = 0; first < x->n; first += 128) {
         int m = (int)(x->n - first < 128 ? x->n - first : 128), q[129] = {0};
         float most = 0.0f;
+        for (int i = 0; i < 129 && nf4; i++)
+            q[i] = 7;
         for (int i = 0; i < m; i++)
             most = fmaxf(most, fabsf(ct_get(x, first + i)));
         float scale = most / top, inverse = 1.0f / scale;
         for (int i = 0; i < m && most > 0.0f; i++) {
             float v = fmaxf(-top, fminf(top, ct_get(x, first + i) * inverse));
-            q[i] = (int)(c->stochastic ? floorf(v + drawn(&ct_draw, first + i)) : rintf(v));
+            q[i] = nf4 ? nearest_level(v)
+                       : (int)(c->stochastic ? floorf(v + drawn(&ct_draw, first + i)) : rintf(v));
         }
         memcpy(to, &scale, 4);
         to += 4;
@@ -46,8 +64,9 @@ static int64_t plain_int(const struct sn_codec *c, const struct sn_values *x, un
 
 static void streams_are_the_plain_code_s(void)
 {
-    static const char *const names[] = {"int8", "int4", "int8-stochastic", "int4-stochastic"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const names[] = {"int8", "int4", "int8-stochastic", "int4-stochastic",
+                                        "nf4"};
+    for (int k = 0; k < 5; k++) {
         struct sn_codec c = ct_codec(names[k]);
         bool good = true;
         for (int64_t n = 1; n < 700 && good; n += n < 140 ? 1 : 61)
@@ -147,8 +166,8 @@ static void the_ends_of_the_range_are_kept(const char *name, enum sn_fp8_format 
 /* What was decoded is encoded to the same codes: nothing drifts when it is sent on. */
 static void decoded_values_are_kept(void)
 {
-    static const char *const names[] = {"bf16", "fp8", "fp8-e5m2", "int8", "int4"};
-    for (int k = 0; k < 5; k++) {
+    static const char *const names[] = {"bf16", "fp8", "fp8-e5m2", "int8", "int4", "nf4"};
+    for (int k = 0; k < 6; k++) {
         struct sn_codec c = ct_codec(names[k]);
         struct sn_values x = ct_values(CT_HEAVY, SN_F32, 12800, 8);
         struct sn_stream once = ct_encode(&c, &x);

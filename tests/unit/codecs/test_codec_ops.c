@@ -271,7 +271,8 @@ static void test_faults(const struct sn_ops *ops)
 int main(void)
 {
     static const char *const codecs[] = {
-        "bf16", "fp8", "fp8-e5m2", "int8", "int4", "int4-hadamard-stochastic", "mpc", "zfp-8"};
+        "bf16", "fp8",  "fp8-e5m2", "int8", "int4", "nf4", "int4-hadamard-stochastic",
+        "mpc",  "zfp-8"};
     const struct sn_ops *table[KT_TABLES];
     int n = kt_tables(table);
     for (int t = 0; t < n; t++) {

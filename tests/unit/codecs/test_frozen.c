@@ -4,11 +4,14 @@
  */
 #include "kernels/frozen.h"
 #include "kernels/half.h"
+#include "kernels/nf4.h"
 #include "tests/lib/codec_test.h"
 
 enum { ROWS = 40, COLS = 384, N = ROWS * COLS };
 
-static const char *const names[] = {"int8", "int4"};
+static const char *const names[] = {"int8", "int4", "nf4"};
+static const float tops[] = {127, 7, 1};
+enum { NAMES = 3 };
 
 /* Rows of very different magnitudes, and some that are hard: zeros, next to nothing, huge. */
 static void fill(float *x)
@@ -35,6 +38,8 @@ static float plain(const float *block, int i, float top)
     float scale = sn_bf16_to_f32(sn_f32_to_bf16(most / top));
     if (!isfinite(scale * top))
         scale = sn_bf16_to_f32((uint16_t)(sn_f32_to_bf16(most / top) - 1));
+    if (top == 1) /* whose codes are tests/unit/codecs/test_codec_int.c's */
+        return sn_nf4_level(sn_nf4_code(block[i] / scale)) * scale;
     return fmaxf(-top, fminf(top, rintf(block[i] / scale))) * scale;
 }
 
@@ -42,7 +47,7 @@ static void values_are_the_plain_code_s(void)
 {
     static float x[N], y[N], z[N];
     fill(x);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < NAMES; k++) {
         struct sn_codec c = ct_codec(names[k]);
         struct sn_stream s = {calloc(1, (size_t)sn_codec_bytes(&c, SN_F32, N)),
                               sn_codec_bytes(&c, SN_F32, N)};
@@ -50,7 +55,7 @@ static void values_are_the_plain_code_s(void)
         sn_frozen_put(&c, s.p, 0, N, x);
         sn_frozen_get(&c, s.p, 0, N, y);
         for (int i = 0; i < N; i++)
-            plain_ones = plain_ones && y[i] == plain(x + i / 128 * 128, i % 128, k ? 7 : 127);
+            plain_ones = plain_ones && y[i] == plain(x + i / 128 * 128, i % 128, tops[k]);
         tap_ok(plain_ones, "%s: values are those of the words", names[k]);
         enum sn_codec_fault f =
             sn_codecs_cpu()->decode(&c, &s, &(struct sn_values){z, SN_F32, N}, SN_WRITE, 2);
@@ -69,7 +74,7 @@ static void what_comes_from_codes_gives_them_again(void)
 {
     static float x[N], y[N];
     fill(x);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < NAMES; k++) {
         struct sn_codec c = ct_codec(names[k]);
         size_t bytes = (size_t)sn_codec_bytes(&c, SN_F32, N);
         unsigned char *once = calloc(1, bytes), *again = calloc(1, bytes);
@@ -87,7 +92,7 @@ static void what_is_not_finite_shows(void)
     float x[256] = {0}, y[256];
     x[3] = INFINITY;
     x[200] = 5;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < NAMES; k++) {
         struct sn_codec c = ct_codec(names[k]);
         unsigned char s[512];
         bool nan = true, apart = true;

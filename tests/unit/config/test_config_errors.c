@@ -213,7 +213,7 @@ static const struct {
      "run.yaml:3:20: layout.compress.scheme: unknown name 'gzip'; want none, naive, mzhybrid, "
      "zhybrid, blockwise or auto"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {data: int5}}\n",
-     "run.yaml:3:27: layout.compress.data: 'int5' is no codec; want none, bf16, fp8, fp8-e5m2, "
+     "run.yaml:3:27: layout.compress.data: 'int5' is no codec; want none, bf16, fp8, fp8-e5m2, nf4, "
      "int8 and int4 (each also with -hadamard, -stochastic or -hadamard-stochastic), zfp-3 to zfp-32, mpc, mpc-2 "
      "to mpc-32, powersgd-R with R of 1 to 64"},
     {MODEL "}\n" TRAIN "}\nlayout: {compress: {scheme: naive, budget: 0.1}}\n",

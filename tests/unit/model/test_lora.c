@@ -216,7 +216,7 @@ int main(void)
                      "such as 16");
     keys_are_refused(
         "lora: {rank: 8, targets: [b], base: fp16}",
-        "run.yaml:3:72: train.lora.base: unknown name 'fp16'; want full, int8 or int4");
+        "run.yaml:3:72: train.lora.base: unknown name 'fp16'; want full, int8, int4 or nf4");
     keys_are_refused("lora: {rank: 8, targets: [b], init_from: d}",
                      "run.yaml:3:77: train.lora.init_from: adapts weights that are random without "
                      "train.init_from; name those that the adapters were trained with");
