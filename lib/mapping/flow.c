@@ -2,6 +2,8 @@
 
 #include "lib/base/mem.h"
 
+#include <string.h>
+
 static enum sn_status no_memory(struct sn_err *err)
 {
     return sn_fail(err, SN_ENOMEM, "flow: no memory for the bytes of a step");
@@ -159,4 +161,85 @@ int64_t sn_flow_pair(const struct sn_flow *f, int from, int to)
             bytes += s->bytes;
     }
     return bytes;
+}
+
+/* Members of a group in each part, and what they give and take. */
+struct parts {
+    const int *part_of;
+    int n, touched; /* parts with members */
+    int *of;        /* [touched]: which */
+    int64_t *members, *give, *take;
+};
+
+static void count_members(struct parts *p, const struct sn_flow *f, const struct sn_flow_term *t,
+                          int rank)
+{
+    for (int i = 0; i < t->size; i++) {
+        int part = p->part_of[sn_group_member(&f->grid, rank, t->group, i)];
+        if (p->members[part]++ == 0)
+            p->of[p->touched++] = part;
+        p->give[part] += t->give[i];
+        p->take[part] += t->take[i];
+    }
+}
+
+/* What a group exchanges: everybody with everybody but himself. */
+static void add_group(int64_t *bytes, struct parts *p, const struct sn_flow *f,
+                      const struct sn_flow_term *t, int rank)
+{
+    count_members(p, f, t, rank);
+    for (int i = 0; i < p->touched; i++) {
+        int a = p->of[i];
+        for (int k = 0; k < p->touched; k++) {
+            int b = p->of[k];
+            bytes[a * p->n + b] += p->members[a] * p->members[b] * t->all +
+                                   p->give[a] * p->members[b] + p->members[a] * p->take[b];
+        }
+        bytes[a * p->n + a] -= p->members[a] * t->all + p->give[a] + p->take[a];
+    }
+    while (p->touched > 0) {
+        int a = p->of[--p->touched];
+        p->members[a] = p->give[a] = p->take[a] = 0;
+    }
+}
+
+static void add_transfers(int64_t *bytes, const struct parts *p, const struct sn_flow *f,
+                          const struct sn_flow_send *s)
+{
+    int ranks = sn_grid_ranks(&f->grid);
+    for (int r = 0; r < ranks; r++) {
+        int size = sn_group_size(&f->grid, r, s->group), index;
+        if (!sends(f, s->stage, r))
+            continue;
+        index = sn_group_index(&f->grid, r, s->group);
+        int member = s->to >= 0 ? s->to : (index + 1) % size;
+        if (member == index)
+            continue;
+        int other = sn_group_member(&f->grid, r, s->group, member);
+        bytes[p->part_of[r] * p->n + p->part_of[other]] += s->bytes;
+    }
+}
+
+enum sn_status sn_flow_parts(int64_t *bytes, const struct sn_flow *f, const int *part_of, int n,
+                             struct sn_err *err)
+{
+    int ranks = sn_grid_ranks(&f->grid);
+    int64_t *sums = sn_alloc_n(3 * (size_t)n, sizeof(*sums));
+    int *of = sn_alloc_n((size_t)n, sizeof(*of));
+    struct parts p = {part_of, n, 0, of, sums, sums + n, sums + 2 * n};
+    if (!sums || !of) {
+        sn_free(sums);
+        sn_free(of);
+        return no_memory(err);
+    }
+    memset(bytes, 0, (size_t)n * (size_t)n * sizeof(*bytes));
+    for (int i = 0; i < f->n_terms; i++)
+        for (int r = 0; r < ranks; r++)
+            if (sends(f, f->term[i].stage, r) && sn_group_index(&f->grid, r, f->term[i].group) == 0)
+                add_group(bytes, &p, f, &f->term[i], r);
+    for (int i = 0; i < f->n_sends; i++)
+        add_transfers(bytes, &p, f, &f->send[i]);
+    sn_free(sums);
+    sn_free(of);
+    return SN_OK;
 }

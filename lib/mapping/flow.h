@@ -48,5 +48,9 @@ void sn_flow_fini(struct sn_flow *f); /* a zeroed one is allowed */
 
 /* Bytes that rank `from` sends to rank `to`: for tests and small jobs, not quick. */
 int64_t sn_flow_pair(const struct sn_flow *f, int from, int to);
+/* The same between parts of the job: bytes[from * n + to], of ranks whose part_of[rank] is 0 .. n - 1.
+ * What ranks of a part send each other is on the diagonal. Quick for any number of ranks. */
+enum sn_status sn_flow_parts(int64_t *bytes, const struct sn_flow *f, const int *part_of, int n,
+                             struct sn_err *err);
 
 #endif

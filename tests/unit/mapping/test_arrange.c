@@ -77,6 +77,36 @@ static void pairs_add_up_to_the_traffic(void)
     }
 }
 
+/* Is what parts of a job exchange the sum of their ranks' pairs? */
+static void parts_are_sums_of_pairs(void)
+{
+    static const struct axes of[] = {{2, 1, 2, 2, 0, 1, false, 1},
+                                     {4, 1, 1, 3, 0, 1, true, 1},
+                                     {2, 1, 2, 3, 3, 1, true, 2},
+                                     {2, 2, 1, 2, 0, 2, false, 4},
+                                     {1, 1, 3, 2, 2, 1, false, 1}};
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        struct sn_flow f = {.n_terms = 0};
+        int64_t traffic[SN_NAXES] = {0}, want[9] = {0}, got[9];
+        int part_of[64];
+        struct sn_err err;
+        if (!make_flow(&f, traffic, &of[i]))
+            continue;
+        int n = sn_grid_ranks(&f.grid), wrong = 0;
+        for (int a = 0; a < n; a++)
+            part_of[a] = a * 7 % 5 % 3; /* not neighbours */
+        for (int a = 0; a < n; a++)
+            for (int b = 0; b < n; b++)
+                want[part_of[a] * 3 + part_of[b]] += sn_flow_pair(&f, a, b);
+        bool made = sn_flow_parts(got, &f, part_of, 3, &err) == SN_OK;
+        for (int k = 0; k < 9 && made; k++)
+            wrong += got[k] != want[k];
+        tap_ok(made && wrong == 0, "three parts of %d ranks: %d sums of pairs are others", n,
+               wrong);
+        sn_flow_fini(&f);
+    }
+}
+
 /* ---- trees ----------------------------------------------------------------------------------- */
 
 enum { MOST = 64 };
@@ -350,6 +380,7 @@ static void no_memory_is_told(void)
 int main(void)
 {
     pairs_add_up_to_the_traffic();
+    parts_are_sums_of_pairs();
     counts_are_those_of_pairs();
     small_jobs_are_arranged_as_well_as_can_be();
     every_rank_has_a_process_of_its_own();
