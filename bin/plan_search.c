@@ -9,10 +9,10 @@
 #include "lib/base/mem.h"
 #include "lib/exec/threads.h"
 #include "lib/layout/axes.h"
-#include "lib/search/codings.h"
 #include "lib/search/planned.h"
 #include "lib/search/resolve.h"
 #include "lib/search/search.h"
+#include "lib/search/words.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -90,102 +90,6 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const char *const recomputes[] = {"none", "selective", "full"};
-
-/* What is not the usual, as words. */
-static void describe(struct sn_str *out, const struct sn_layout_config *l)
-{
-    sn_str_add(out, "micro-batch %d, %s", l->micro_batch, sn_schedule_names[l->schedule]);
-    if (l->virtual_stages > 1)
-        sn_str_add(out, " x %d", l->virtual_stages);
-    if (l->tensor > 1)
-        sn_str_add(out, ", %s", l->sequence_parallel ? "sequence-parallel" : "no seq.-parallel");
-    if (l->tensor_pieces > 1)
-        sn_str_add(out, ", rows in %d pieces", l->tensor_pieces);
-    if (l->context > 1)
-        sn_str_add(out, ", %s", l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all");
-    if (l->expert > 1)
-        sn_str_add(out, ", experts over %d", l->expert);
-    if (l->expert_tensor == 1 && l->tensor > 1)
-        sn_str_add(out, ", whole experts");
-    else if (l->expert_tensor > 0 && l->expert_tensor < l->tensor)
-        sn_str_add(out, ", each expert over %d", l->expert_tensor);
-    if (l->expert > 1 && l->expert_node > 1)
-        sn_str_add(out, " in two hops (%d on a node)", l->expert_node);
-    bool as_tensor = l->expert_tensor == 0 || l->expert_tensor == l->tensor;
-    if (l->expert > 1 && l->tensor > 1 && as_tensor && l->expert_tokens == SN_TOKENS_SPLIT)
-        sn_str_add(out, ", split tokens");
-    if (l->expert > 1 && l->expert_chunks > 1)
-        sn_str_add(out, " in %d chunks", l->expert_chunks);
-    sn_str_add(out, ", recompute %s, zero %d", recomputes[l->recompute], l->zero);
-    if (l->zero_node > 0)
-        sn_str_add(out, " in groups of %d", l->zero_node);
-    if (l->zero_cache > 0)
-        sn_str_add(out, ", %d layer%s gathered once", l->zero_cache, l->zero_cache == 1 ? "" : "s");
-    if (l->n_axis_order && l->axis_order[0] != SN_ORDER_TENSOR && l->tensor > 1)
-        sn_str_add(out, ", tensor not innermost");
-    for (int k = 0; k < SN_NCODED; k++) {
-        char text[SN_NAME_MAX];
-        sn_coding_format(&l->compress.coding[k], text);
-        if (l->compress.coding[k].on)
-            sn_str_add(out, ", %s %s", sn_coded_name((enum sn_coded)k), text);
-    }
-}
-
-struct share {
-    const char *name;
-    double seconds; /* more than the winner's */
-};
-
-static void add_share(struct share *s, int *n, const char *name, double seconds)
-{
-    int i = (*n)++;
-    for (; i > 0 && s[i - 1].seconds < seconds; i--)
-        s[i] = s[i - 1];
-    s[i] = (struct share){name, seconds};
-}
-
-/* The two largest parts of what a rival takes longer, in parts of the winner's step. */
-static void loses(struct sn_str *out, const struct sn_plan *p, const struct sn_plan *best)
-{
-    struct share s[SN_NAXES + 3];
-    int n = 0;
-    const struct sn_sim_stage *a = &p->stage, *b = &best->stage;
-    add_share(s, &n, "computing", a->busy - a->update - (b->busy - b->update));
-    add_share(s, &n, "bubble", a->idle - b->idle);
-    add_share(s, &n, "update", a->update - b->update);
-    for (int x = 0; x < SN_NAXES; x++)
-        add_share(s, &n, sn_axis_name((enum sn_axis)x), a->exposed[x] - b->exposed[x]);
-    bool any = false;
-    for (int i = 0; i < 2; i++)
-        if (s[i].seconds > 0.001 * best->step_time) {
-            sn_str_add(out, "%s+%.1f %% %s", any ? ", " : "", 100 * s[i].seconds / best->step_time,
-                       s[i].name);
-            any = true;
-        }
-    if (!any)
-        sn_str_add(out, "a tie");
-}
-
-static void share_of_winner(struct sn_str *out, const char *name, double seconds, double step)
-{
-    if (seconds > 0.0005 * step)
-        sn_str_add(out, ", %s %.1f %%", name, 100 * seconds / step);
-}
-
-static void breakdown(struct sn_str *out, const struct sn_plan *p)
-{
-    const struct sn_sim_stage *s = &p->stage;
-    sn_str_add(out, "computing %.1f %%", 100 * (s->busy - s->update) / p->step_time);
-    share_of_winner(out, "bubble", s->idle, p->step_time);
-    for (int x = 0; x < SN_NAXES; x++) {
-        char name[32];
-        (void)snprintf(name, sizeof(name), "exposed %s", sn_axis_name((enum sn_axis)x));
-        share_of_winner(out, name, s->exposed[x], p->step_time);
-    }
-    share_of_winner(out, "update", s->update, p->step_time);
-}
-
 /* A rare axis has one where a row has it. */
 static bool has_column(const struct sn_search *s, enum sn_axis a)
 {
@@ -211,12 +115,12 @@ static void add_row(struct sn_str *out, const struct sn_search *s, int i)
             sn_str_add(out, " %4d", size[sn_axis_told(x)]);
     sn_str_add(out, "  %9.4g s %5.1f %% %10s  ", f->plan.step_time, 100 * f->plan.mfu,
                sn_str_bytes(bytes, f->plan.memory.total));
-    describe(out, l);
+    sn_search_describe(out, l);
     sn_str_add(out, "; ");
     if (i == 0)
-        breakdown(out, &f->plan);
+        sn_search_breakdown(out, &f->plan);
     else
-        loses(out, &f->plan, &s->found[0].plan);
+        sn_search_loses(out, &f->plan, &s->found[0].plan);
     sn_str_add(out, "\n");
 }
 
@@ -252,9 +156,9 @@ static void json_row(struct sn_str *out, const struct sn_search_want *w, const s
 {
     struct sn_str why = {0};
     if (&f->plan == best)
-        breakdown(&why, best);
+        sn_search_breakdown(&why, best);
     else
-        loses(&why, &f->plan, best);
+        sn_search_loses(&why, &f->plan, best);
     sn_plan_json(out, &(struct sn_plan_row){.plan = &f->plan,
                                             .layout = &f->layout,
                                             .model = &w->config->model,
@@ -301,7 +205,7 @@ static void near_line(const struct sn_found *f, int64_t limit)
     for (int i = 0; i < SN_NGRID_AXES; i++)
         if (sn_axis_is_told(sn_axis_told(i), size[sn_axis_told(i)]))
             sn_str_add(&text, "%s %d, ", sn_axis_name(sn_axis_told(i)), size[sn_axis_told(i)]);
-    describe(&text, l);
+    sn_search_describe(&text, l);
     (void)fprintf(stderr, "  %s: %s", text.p ? text.p : "",
                   sn_str_bytes(need, f->plan.memory.total));
     if (limit)
@@ -339,17 +243,6 @@ static enum sn_status print_found(const struct sn_search *s, const struct sn_sea
     if (st != SN_OK)
         return st;
     return failed ? sn_fail(err, SN_ENOMEM, "search: no memory for the table") : SN_OK;
-}
-
-/* No key of the layout is named. */
-static void set_free(struct sn_config *c)
-{
-    struct sn_layout_config *l = &c->layout;
-    c->layout_named = 0;
-    l->tensor_pieces = 1;
-    l->expert_node = l->expert_chunks = l->expert_tensor = l->compress.node = 0;
-    l->expert_tokens = SN_TOKENS_AUTO;
-    l->drop_duplicates = SN_DUPLICATES_AUTO;
 }
 
 static enum sn_status search(struct sn_config *c, const struct line *l, struct sn_machine *m,
@@ -404,7 +297,7 @@ enum sn_status sn_plan_search(int argc, char **argv, int *exit_code, struct sn_e
     if (st == SN_OK)
         st = sn_config_load(c, l.run_file, NULL, err);
     if (st == SN_OK && l.free)
-        set_free(c);
+        sn_search_free(c);
     if (st == SN_OK)
         st = l.gpus.n > 1 ? sn_plan_points(c, &l.gpus, l.json, exit_code, err)
                           : search(c, &l, &machine, exit_code, err);
@@ -426,7 +319,7 @@ void sn_plan_hint(const struct sn_config *c, const struct sn_machine *m,
     if (!free)
         return;
     *free = *c;
-    set_free(free);
+    sn_search_free(free);
     struct sn_search_want w = {.config = free,
                                .machine = m,
                                .software = s,

@@ -1,5 +1,6 @@
 #include "lib/search/search.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/mem.h"
 #include "lib/cost/hops.h"
 #include "lib/machine/levels.h"
@@ -9,15 +10,12 @@
 #include "lib/search/hiding.h"
 #include "lib/search/overlap.h"
 #include "lib/search/search_heap.h"
+#include "lib/search/search_order.h"
 #include "lib/search/variants.h"
 
 #include <math.h>
 #include <string.h>
 #include <time.h>
-
-/* Of four axes; and those in which copies of experts are neighbours, not the ranks that share them
- * out, or, where there are none, tensor_x is inside tensor, not behind it. */
-enum { ORDERS = 24, ALL_ORDERS = 2 * ORDERS };
 
 enum { WIDER = 6 }; /* grids that are ranked again where messages may be hidden, at least */
 
@@ -46,31 +44,6 @@ struct search {
 
 /* --- orders of axes --------------------------------------------------------------------------- */
 
-/* The k-th order, the usual one first: what varies fastest innermost. */
-static void order_of(struct sn_layout_config *l, int k)
-{
-    static const enum sn_order_axis usual[] = {SN_ORDER_TENSOR, SN_ORDER_CONTEXT,
-                                               SN_ORDER_DATA_AXIS, SN_ORDER_PIPELINE};
-    enum sn_order_axis left[4];
-    bool shared_out = l->expert > 1 || l->expert_tensor > 1;
-    bool apart = k >= ORDERS && shared_out, inside = k >= ORDERS && !shared_out;
-    memcpy(left, usual, sizeof(left));
-    l->n_axis_order = 0;
-    k %= ORDERS;
-    for (int i = 0, n = 4, base = 6; i < 4; i++, n--) {
-        int pick = k / base;
-        if (inside && left[pick] == SN_ORDER_TENSOR)
-            l->axis_order[l->n_axis_order++] = SN_ORDER_TENSOR_X;
-        l->axis_order[l->n_axis_order++] = left[pick];
-        if (apart && left[pick] == SN_ORDER_DATA_AXIS)
-            l->axis_order[l->n_axis_order++] = SN_ORDER_EXPERT;
-        for (int j = pick; j + 1 < n; j++)
-            left[j] = left[j + 1];
-        k %= base;
-        base = i == 0 ? 2 : 1;
-    }
-}
-
 static bool order_is_named(const struct search *s)
 {
     return s->w->config->layout_named >> SN_KEY_AXIS_ORDER & 1u;
@@ -80,7 +53,7 @@ static void layout_of(struct sn_layout_config *l, const struct search *s, const 
 {
     sn_variant_expand(l, &s->all.of[n->variant], s->w->config);
     if (n->order > 0 || (n->order == 0 && !order_is_named(s)))
-        order_of(l, n->order);
+        sn_search_order(l, n->order);
 }
 
 /* --- families --------------------------------------------------------------------------------- */
@@ -179,10 +152,10 @@ static bool order_is_valid(const struct search *s, const struct sn_layout_config
 
 static enum sn_status take_orders(struct search *s, const struct sn_branch *n, struct sn_err *err)
 {
-    struct sn_layout_config l[ALL_ORDERS];
+    struct sn_layout_config l[SN_ALL_SEARCH_ORDERS];
     const struct sn_variant *v = &s->all.of[n->variant];
     bool both = v->expert > 1 || v->expert_tensor > 1 || v->size[SN_AXIS_TENSOR_X] > 1;
-    int kept = 0, orders = order_is_named(s) ? 1 : both ? ALL_ORDERS : ORDERS;
+    int kept = 0, orders = order_is_named(s) ? 1 : both ? SN_ALL_SEARCH_ORDERS : SN_SEARCH_ORDERS;
     for (int k = 0; k < orders; k++) {
         struct sn_branch node = {0, n->variant, SN_BRANCH_EXACT, k};
         struct sn_estimate e;
@@ -306,8 +279,12 @@ static enum sn_status take_exact(struct search *s, const struct sn_branch *n, st
 static enum sn_status take_all(struct search *s, struct sn_err *err)
 {
     struct sn_branch n;
+    double began = sn_clock();
     while (sn_heap_pop(&n, &s->heap)) {
         if (proven(s, n.bound) >= s->top)
+            return SN_OK;
+        s->out->stopped = s->w->seconds > 0 && sn_clock() - began > s->w->seconds;
+        if (s->out->stopped)
             return SN_OK;
         const struct family *f = family_of(s, &s->all.of[n.variant]);
         if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n.bound)
@@ -453,6 +430,9 @@ static enum sn_status run(struct search *s, struct sn_err *err)
     s->out->valid = s->all.n;
     if (s->all.n == 0)
         return sn_search_refuse(w->config, w->ranks, err);
+    s->out->too_many = w->most > 0 && s->all.n > w->most;
+    if (s->out->too_many)
+        return SN_OK;
     SN_TRY(sn_model_create(&s->model, &w->config->model, &w->config->train, err));
     SN_TRY(sn_estimator_create(&s->estimator, w->config, w->machine, w->software, w->ops,
                                w->threads, err));

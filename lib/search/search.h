@@ -27,6 +27,10 @@ struct sn_search_want {
     const struct sn_ops *ops;
     int threads, ranks, top;
     int64_t limit; /* bytes that a rank may fill; 0: no limit */
+    /* 0: all that it takes. Of more layouts nothing is searched; after so many seconds of compiling what
+     * was found by then is the result, and not proven. */
+    int64_t most;
+    double seconds;
 };
 
 struct sn_found {
@@ -42,6 +46,7 @@ struct sn_search {
     int64_t too_big;        /* of these: memory proven to be over the limit */
     int64_t bounded;        /* bounds computed, orders apart */
     int64_t exact;          /* layouts compiled and simulated */
+    bool too_many, stopped; /* as wanted: not searched; ended before it was proven */
     double compile_seconds; /* CPU time that these took */
     /* When nothing fits: the layouts that need least, compiled. */
     struct sn_found near[3];
@@ -69,6 +74,8 @@ enum sn_status sn_search_ranks(int *ranks, int64_t asked, const struct sn_config
 /* Of one that found none: how many layouts do not fit, and what the nearest needs. */
 enum { SN_SEARCH_WHY = 112 };
 const char *sn_search_why(char text[SN_SEARCH_WHY], const struct sn_search *s, int64_t limit);
+/* No key of the layout is named: all of them are searched. */
+void sn_search_free(struct sn_config *c);
 
 struct sn_search_auto_want {
     const struct sn_ops *ops;

@@ -41,7 +41,8 @@ enum sn_status sn_search_refuse(const struct sn_config *c, int ranks, struct sn_
                    "divides %s (%d)%s; %s",
                    c->path, ranks, c->model.heads, c->model.seq, c->model.layers,
                    c->train.ramp.n_batches ? "all batches" : "train.global_batch",
-                   sn_batch_divisor(&c->train), c->layout_named ? ", and keys that layout names stand" : "", would);
+                   sn_batch_divisor(&c->train),
+                   c->layout_named ? ", and keys that layout names stand" : "", would);
 }
 
 const char *sn_search_why(char text[SN_SEARCH_WHY], const struct sn_search *s, int64_t limit)
@@ -107,6 +108,16 @@ static enum sn_status find_machine(struct sn_machine *m, int64_t *limit, const s
     SN_TRY(sn_machine_of(m, c, NULL, err));
     *limit = named ? sn_memory_limit(m, c) : w->host_limit;
     return SN_OK;
+}
+
+void sn_search_free(struct sn_config *c)
+{
+    struct sn_layout_config *l = &c->layout;
+    c->layout_named = 0;
+    l->tensor_pieces = 1;
+    l->expert_node = l->expert_chunks = l->expert_tensor = l->compress.node = 0;
+    l->expert_tokens = SN_TOKENS_AUTO;
+    l->drop_duplicates = SN_DUPLICATES_AUTO;
 }
 
 enum sn_status sn_search_best(struct sn_search *out, const struct sn_config *c,
