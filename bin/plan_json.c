@@ -77,7 +77,7 @@ static void json_axes(struct sn_str *out, const struct sn_layout_config *l)
 static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
-    sn_str_add(out, "{\"layout\": {");
+    sn_str_add(out, "\"layout\": {");
     json_axes(out, l);
     sn_str_add(out,
                "\"micro_batch\": %d, \"virtual_stages\": %d, \"sequence_parallel\": %s, "
@@ -171,14 +171,31 @@ static void json_traffic(struct sn_str *out, const struct sn_plan *p, const stru
     sn_str_add(out, "}, ");
 }
 
-static void json_time(struct sn_str *out, const struct sn_sim_stage *t)
+static void json_time(struct sn_str *out, const struct sn_sim_stage *t, double again)
 {
     sn_str_add(out, "\"exposed_comm_s\": {");
     for (int a = 0; a < SN_NAXES; a++)
         sn_str_add(out, "%s\"%s\": %.9g", a ? ", " : "", sn_axis_name((enum sn_axis)a),
                    t->exposed[a]);
-    sn_str_add(out, "}, \"compute_s\": %.9g, \"update_s\": %.9g, \"idle_s\": %.9g, ",
-               t->busy - t->update, t->update, t->idle);
+    sn_str_add(out,
+               "}, \"compute_s\": %.9g, \"recompute_s\": %.9g, \"update_s\": %.9g, "
+               "\"idle_s\": %.9g",
+               t->busy - t->update, again, t->update, t->idle);
+}
+
+static void json_stages(struct sn_str *out, const struct sn_plan_row *r)
+{
+    if (r->n_stages == 0)
+        return;
+    sn_str_add(out, "\"stages\": [");
+    for (int i = 0; i < r->n_stages; i++) {
+        const struct sn_plan_stage *s = &r->stage[i];
+        sn_str_add(out, i ? ", {" : "{");
+        json_memory(out, &s->memory);
+        json_time(out, &s->time, s->again);
+        sn_str_add(out, "}");
+    }
+    sn_str_add(out, "], ");
 }
 
 /* Kinds of messages. */
@@ -243,6 +260,8 @@ static void json_accuracy(struct sn_str *out, const struct sn_plan_row *r)
 void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
 {
     const struct sn_plan *p = r->plan;
+    sn_str_add(out, "{");
+    json_stages(out, r); /* first, so that of a key the last is the plan's */
     json_layout(out, r->layout);
     sn_str_add(out, "\"parameters\": %lld, \"step_time_s\": %.9g, ", (long long)r->parameters,
                p->step_time);
@@ -258,7 +277,8 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     json_curriculum(out, r->job);
     if (p->snapshot_traffic)
         sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
-    json_time(out, &p->stage);
+    json_time(out, &p->stage, p->again);
+    sn_str_add(out, ", ");
     json_codecs(out, p);
     sn_str_add(out, "\"machine\": ");
     sn_str_add_json(out, r->machine->name);

@@ -11,6 +11,8 @@ struct sn_plan_row {
     const struct sn_plan *plan;
     const struct sn_plan *ramp; /* as in struct sn_plan_report, */
     const struct sn_job *job;   /* and whose; of a search NULL */
+    const struct sn_plan_stage *stage; /* [n_stages] of them; of a search none */
+    int n_stages;
     const struct sn_layout_config *layout;
     const struct sn_model_config *model;
     const struct sn_machine *machine;

@@ -31,25 +31,6 @@ static int terminal_width(void)
     return known ? w.ws_col : 100;
 }
 
-static enum sn_status draw(const struct sn_pictures *want, const struct sn_picture *p,
-                           struct sn_str text[3], struct sn_err *err)
-{
-    if (want->svg) {
-        sn_picture_svg(&text[0], p);
-        SN_TRY(write_file("--svg", want->svg, &text[0], err));
-    }
-    if (want->trace) {
-        SN_TRY(sn_picture_trace(&text[1], p, err));
-        SN_TRY(write_file("--trace", want->trace, &text[1], err));
-    }
-    if (want->timeline) {
-        bool utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-        SN_TRY(sn_picture_timeline(&text[2], p, terminal_width(), utf8, err));
-        (void)fputs(text[2].p, stdout);
-    }
-    return SN_OK;
-}
-
 static enum sn_status curves(struct sn_memory_curve *out, const struct sn_plan *plan,
                              const struct sn_sim *sim, const struct sn_stages *s,
                              struct sn_err *err)
@@ -64,31 +45,72 @@ static enum sn_status curves(struct sn_memory_curve *out, const struct sn_plan *
     return SN_OK;
 }
 
-enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_plan *plan,
-                                const struct sn_stages *s, const struct sn_pricer *p, int64_t limit,
+static enum sn_status draw(const struct sn_pictures *want, const struct sn_page *page,
+                           struct sn_str text[4], struct sn_err *err)
+{
+    const struct sn_picture *p = page->picture;
+    if (want->svg) {
+        sn_picture_svg(&text[0], p);
+        SN_TRY(write_file("--svg", want->svg, &text[0], err));
+    }
+    if (want->trace) {
+        SN_TRY(sn_picture_trace(&text[1], p, err));
+        SN_TRY(write_file("--trace", want->trace, &text[1], err));
+    }
+    if (want->timeline) {
+        bool utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+        SN_TRY(sn_picture_timeline(&text[2], p, terminal_width(), utf8, err));
+        (void)fputs(text[2].p, stdout);
+    }
+    if (want->report) {
+        SN_TRY(sn_page_html(&text[3], page, err));
+        SN_TRY(write_file("--report", want->report, &text[3], err));
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_plan_pictures_check(const struct sn_pictures *want, struct sn_err *err)
+{
+    if (!want->report)
+        return SN_OK;
+    bool is_there = access(want->report, F_OK) == 0;
+    FILE *f = fopen(want->report, "ab");
+    if (!f)
+        return sn_fail(err, SN_EINPUT, "--report %s: %s", want->report, strerror(errno));
+    (void)fclose(f); /* nothing was written */
+    if (!is_there)
+        (void)remove(want->report);
+    return SN_OK;
+}
+
+enum sn_status sn_plan_pictures(const struct sn_pictures *want, const struct sn_page *p,
                                 struct sn_err *err)
 {
-    struct sn_str text[3] = {{0}};
+    const struct sn_stages *s = p->stages;
+    struct sn_str text[4] = {{0}};
     struct sn_sim sim = {0};
     struct sn_memory_curve *memory = NULL;
-    if (!want->svg && !want->trace && !want->timeline)
+    struct sn_page page = *p;
+    if (!want->svg && !want->trace && !want->timeline && !want->report)
         return SN_OK;
-    enum sn_status st = sn_sim_run(&sim, s, p, true, err);
+    enum sn_status st = sn_sim_run(&sim, s, p->pricer, true, err);
     if (st == SN_OK && !(memory = sn_alloc_n((size_t)s->n, sizeof(*memory))))
         st = sn_fail(err, SN_ENOMEM, "pictures: no memory for %d stages", s->n);
     if (st == SN_OK)
-        st = curves(memory, plan, &sim, s, err);
+        st = curves(memory, p->plan, &sim, s, err);
     struct sn_picture picture = {.title = s->job[0]->config->run.name,
                                  .sim = &sim,
                                  .memory = memory,
-                                 .limit = limit,
+                                 .limit = p->limit,
                                  .micros = s->job[0]->train.micros,
                                  .vstages = s->job[0]->train.vstages,
-                                 .mfu = plan->mfu,
-                                 .mfu_note = sn_software_mfu_note(p->software, p->machine)};
+                                 .mfu = p->plan->mfu,
+                                 .mfu_note =
+                                     sn_software_mfu_note(p->pricer->software, p->pricer->machine)};
+    page.picture = &picture;
     if (st == SN_OK)
-        st = draw(want, &picture, text, err);
-    for (int i = 0; i < 3; i++)
+        st = draw(want, &page, text, err);
+    for (int i = 0; i < 4; i++)
         sn_str_fini(&text[i]);
     for (int i = 0; memory && i < s->n; i++)
         sn_free((void *)memory[i].point);

@@ -87,20 +87,12 @@ static void text_meaning(const struct sn_plan *p)
         (void)printf("certificate: %016" PRIx64 "\n", m->certificate);
 }
 
-/* "12.3 ms"; buf of at least 16 bytes. */
-static const char *duration(char buf[16], double seconds)
-{
-    const char *unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
-    double scale = seconds >= 1 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6;
-    (void)snprintf(buf, 16, "%.4g %s", seconds * scale, unit);
-    return buf;
-}
-
 static void time_row(const char *what, const char *axis, double seconds, double step)
 {
     char name[32], time[16];
     (void)snprintf(name, sizeof(name), "%s%s", what, axis);
-    (void)printf("  %-17s %11s  %5.1f %%\n", name, duration(time, seconds), 100 * seconds / step);
+    (void)printf("  %-17s %11s  %5.1f %%\n", name, sn_str_seconds(time, seconds),
+                 100 * seconds / step);
 }
 
 /* How far a published trainer's steps were from those planned. */
@@ -113,8 +105,8 @@ static void text_accuracy(const struct sn_plan_report *r)
         return;
     (void)printf("nine in ten of this trainer's measured steps in every sheet, none of them "
                  "fitted to, were %.3g to %.3g times those planned: %s to %s\n",
-                 s->low, s->high, duration(low, s->low * r->plan->step_time),
-                 duration(high, s->high * r->plan->step_time));
+                 s->low, s->high, sn_str_seconds(low, s->low * r->plan->step_time),
+                 sn_str_seconds(high, s->high * r->plan->step_time));
     if (sn_software_extrapolates(why, sizeof(why), s, r->plan->ranks, c->model.hidden,
                                  c->model.seq))
         (void)printf("extrapolated: %s\n", why);
@@ -133,8 +125,8 @@ static void text_time(const struct sn_plan_report *r)
                      : " (none is named: machine.preset or machine.file)",
                  r->pricer->software->name);
     (void)printf("step: %s, %.6g tokens/s, MFU %.1f %% (%.1f %% by 6N + 12LCT)%s%s\n",
-                 duration(time, p->step_time), p->tokens_per_s, 100 * p->mfu, 100 * p->mfu_uncausal,
-                 note ? "; " : "", note ? note : "");
+                 sn_str_seconds(time, p->step_time), p->tokens_per_s, 100 * p->mfu,
+                 100 * p->mfu_uncausal, note ? "; " : "", note ? note : "");
     text_accuracy(r);
     if (r->stages->n == 1)
         (void)printf("time of a rank\n");
@@ -142,6 +134,8 @@ static void text_time(const struct sn_plan_report *r)
         (void)printf("time of stage %d of 0..%d, which computes longest\n", p->longest,
                      r->stages->n - 1);
     time_row("compute", "", p->stage.busy - p->stage.update, p->step_time);
+    if (p->again > 0)
+        time_row("of it, recomputed", "", p->again, p->step_time);
     time_row("update", "", p->stage.update, p->step_time);
     if (p->codecs > 0)
         time_row("of both, codecs", "", p->codecs, p->step_time);
@@ -168,7 +162,7 @@ static void text_ramp(const struct sn_plan_report *r)
             (void)printf("before, steps %lld..%lld: %d sequences, %d micro-batches, %s, "
                          "%.6g tokens/s\n",
                          (long long)first, (long long)last, size, p->micros,
-                         duration(time, p->step_time), p->tokens_per_s);
+                         sn_str_seconds(time, p->step_time), p->tokens_per_s);
     }
 }
 
@@ -204,8 +198,8 @@ static void text_codecs(const struct sn_plan_report *r)
                      z->coding[k].feedback ? " with feedback" : "");
         sep = ",";
     }
-    (void)printf("\n  without them a step takes %s, %+.1f %%; ", duration(time, p->plain_time),
-                 100 * (p->plain_time / p->step_time - 1));
+    (void)printf("\n  without them a step takes %s, %+.1f %%; ",
+                 sn_str_seconds(time, p->plain_time), 100 * (p->plain_time / p->step_time - 1));
     if (p->rise < 0)
         (void)printf("what they cost the loss is not known\n");
     else
@@ -250,8 +244,8 @@ static void text_hops(const struct sn_plan_report *r)
     if (sn_config_expert_members(j->config) == 1)
         return;
     sn_hops_choose(&h, j->config, &j->grid, r->pricer->machine, r->pricer->software);
-    (void)duration(one, h.one);
-    (void)duration(two, h.two);
+    (void)sn_str_seconds(one, h.one);
+    (void)sn_str_seconds(two, h.two);
     if (l->expert > 1 && l->expert_node > 1)
         (void)printf("exchanges: in two hops, %d nodes of %d: %s; in one %s\n",
                      l->expert / l->expert_node, l->expert_node, two, one);
@@ -285,8 +279,8 @@ static void text_chunks(const struct sn_plan_report *r)
         (void)printf("in %d chunks", chunks);
     else
         (void)printf("all at once");
-    (void)duration(now, c.seconds[1]);
-    (void)duration(other, c.seconds[c.n]);
+    (void)sn_str_seconds(now, c.seconds[1]);
+    (void)sn_str_seconds(other, c.seconds[c.n]);
     (void)printf(": a layer's step takes %s all at once, ", now);
     if (c.n > 1)
         (void)printf("%s in %d chunks, ", other, c.n);
@@ -356,6 +350,8 @@ enum sn_status sn_plan_print(const struct sn_plan_report *r, struct sn_err *err)
     sn_plan_json(&text, &(struct sn_plan_row){.plan = r->plan,
                                               .ramp = r->ramp,
                                               .job = j,
+                                              .stage = r->stage,
+                                              .n_stages = r->stages->n,
                                               .layout = &j->config->layout,
                                               .model = &j->config->model,
                                               .machine = r->pricer->machine,

@@ -11,6 +11,7 @@
 struct sn_plan_report {
     const struct sn_plan *plan;
     const struct sn_plan *ramp; /* of the sizes of batch before the last; NULL: there are none */
+    const struct sn_plan_stage *stage; /* [stages->n] */
     const struct sn_stages *stages;
     const struct sn_pricer *pricer;
     const struct sn_goodput *goodput;

@@ -5,6 +5,7 @@
 #include "bin/inputs.h"
 #include "bin/plan_calibrate.h"
 #include "bin/plan_campaign.h"
+#include "bin/plan_list.h"
 #include "bin/plan_pictures.h"
 #include "bin/plan_print.h"
 #include "bin/plan_search.h"
@@ -13,13 +14,10 @@
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"
 #include "lib/config/batch.h"
-#include "lib/config/files.h"
-#include "lib/config/hfkeys.h"
 #include "lib/exec/threads.h"
 #include "lib/machine/named.h"
 #include "lib/search/planned.h"
 #include "lib/search/resolve.h"
-#include "slurm/site/site.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -47,6 +45,8 @@ static const char usage[] =
     "  --program NAME       which: train (default), evaluate, generate or\n"
     "                       generate_row (a token of it, over keys and values that are kept)\n"
     "  --svg FILE           draw the pipeline, memory over time and where time goes\n"
+    "  --report FILE        all of it as one page of HTML: rivals of the layout, and what-ifs, "
+    "too\n"
     "  --trace FILE         the simulated step for Perfetto (Chrome's trace format)\n"
     "  --timeline           the pipeline as text\n"
     "  --mtbf-hours N       mean time between failures of a node, for the checkpoint interval\n"
@@ -71,6 +71,7 @@ enum {
     OPERATIONS,
     PROGRAM,
     SVG,
+    REPORT,
     TRACE,
     TIMELINE,
     MTBF,
@@ -82,27 +83,17 @@ enum {
 };
 
 struct line {
-    const char *run_file, *program, *list;
+    const char *run_file, *program;
     long long ranks, explain; /* 0, -1: not asked */
     long long mtbf_hours;
     int64_t storage; /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
-    bool json, verify, activations, operations, help, version, keys, markdown, machines, sites,
-        huggingface;
-    bool is_searched; /* layout: auto, whose search has said what it was made with */
+    struct sn_plan_lists lists;
+    bool json, verify, activations, operations, help, version;
+    bool is_searched;        /* layout: auto, whose search has said what it was made with */
+    struct sn_config *asked; /* for a report: before open keys are resolved */
+    char command[1024];
 };
-
-static enum sn_status parse_list(struct line *l, struct sn_err *err)
-{
-    static const char *const kinds[] = {"models", "machines", "sites", "software", "runs"};
-    l->list = optarg;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (strcmp(optarg, kinds[i]) == 0)
-            return SN_OK;
-    return sn_fail(err, SN_EINPUT,
-                   "--list: there are no '%s'; want models, machines, sites, software or runs",
-                   optarg);
-}
 
 static enum sn_status parse_option(int code, char **argv, struct line *l, struct sn_err *err)
 {
@@ -131,6 +122,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case SVG:
         l->pictures.svg = optarg;
         return SN_OK;
+    case REPORT:
+        l->pictures.report = optarg;
+        return sn_plan_pictures_check(&l->pictures, err);
     case TRACE:
         l->pictures.trace = optarg;
         return SN_OK;
@@ -142,19 +136,9 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case STORAGE:
         return sn_parse_bytes("--storage", optarg, 1, &l->storage, err);
     case HELP_KEYS:
-        l->keys = true;
-        l->markdown = optarg && strcmp(optarg, "markdown") == 0;
-        l->machines = optarg && strcmp(optarg, "machines") == 0;
-        l->sites = optarg && strcmp(optarg, "sites") == 0;
-        l->huggingface = optarg && strcmp(optarg, "huggingface") == 0;
-        if (optarg && !l->markdown && !l->machines && !l->sites && !l->huggingface)
-            return sn_fail(err, SN_EINPUT,
-                           "--help-keys: '%s' is no format; want markdown, machines, sites, "
-                           "huggingface or nothing",
-                           optarg);
-        return SN_OK;
+        return sn_plan_parse_keys(&l->lists, optarg, err);
     case LIST:
-        return parse_list(l, err);
+        return sn_plan_parse_list(&l->lists, optarg, err);
     case HELP:
         l->help = true;
         return SN_OK;
@@ -176,6 +160,7 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"operations", optional_argument, NULL, OPERATIONS},
                                             {"program", required_argument, NULL, PROGRAM},
                                             {"svg", required_argument, NULL, SVG},
+                                            {"report", required_argument, NULL, REPORT},
                                             {"trace", required_argument, NULL, TRACE},
                                             {"timeline", no_argument, NULL, TIMELINE},
                                             {"mtbf-hours", required_argument, NULL, MTBF},
@@ -188,13 +173,20 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
     *l = (struct line){.explain = -1, .program = "train"};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
-    if (l->help || l->version || l->keys || l->list)
+    if (l->help || l->version || l->lists.keys || l->lists.list)
         return SN_OK;
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-plan", "run file", argc, argv, err));
     if (l->verify && l->explain >= 0)
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan: %s prints a program and --verify a verdict; want one of them",
                        l->operations ? "--operations" : "--explain");
+    if (l->pictures.report && (l->activations || l->explain >= 0))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: --report is a page of the plan, %s prints something else; want "
+                       "one of them",
+                       l->activations  ? "--activations"
+                       : l->operations ? "--operations"
+                                       : "--explain");
     if (l->json && l->pictures.timeline)
         return sn_fail(
             err, SN_EINPUT,
@@ -270,32 +262,27 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
     return st;
 }
 
-/* What trainers compare their programs with. */
-static enum sn_status certify(struct sn_meaning_proof *m, const struct sn_stages *s,
-                              struct sn_err *err)
-{
-    uint64_t *hash = sn_alloc_n((size_t)s->n, sizeof(*hash));
-    if (!hash)
-        return sn_fail(err, SN_ENOMEM, "--verify: no memory for %d stages", s->n);
-    for (int i = 0; i < s->n; i++)
-        hash[i] = sn_program_hash(&s->job[i]->train);
-    m->certificate = sn_certificate(hash, s->n);
-    sn_free(hash);
-    return SN_OK;
-}
-
-/* With steps of smaller batches, where there are some. */
-static enum sn_status print_plan(struct sn_plan_report *r, struct sn_stages *s, struct sn_err *err)
+/* With steps of smaller batches, where there are some, and what each stage does. */
+static enum sn_status print_plan(struct sn_plan_report *r, struct sn_page *page,
+                                 const struct line *l, struct sn_stages *s, struct sn_err *err)
 {
     int n = sn_batch_sizes(&s->job[0]->config->train) - 1;
     struct sn_plan *ramp = n > 0 ? sn_alloc_n((size_t)n, sizeof(*ramp)) : NULL;
-    enum sn_status st =
-        n > 0 && !ramp ? sn_fail(err, SN_ENOMEM, "train.ramp: no memory to plan it") : SN_OK;
+    struct sn_plan_stage *stage = sn_alloc_n((size_t)s->n, sizeof(*stage));
+    enum sn_status st = (n > 0 && !ramp) || !stage
+                            ? sn_fail(err, SN_ENOMEM, "no memory for a plan of %d stages", s->n)
+                            : sn_plan_stages(stage, s, r->pricer, err);
     for (int k = 0; k < n && st == SN_OK; k++)
         st = sn_plan_of_batch(&ramp[k], s, r->pricer, k, err);
     r->ramp = ramp;
+    page->stage = r->stage = stage;
     if (st == SN_OK)
         st = sn_plan_print(r, err);
+    if (st == SN_OK && r->plan->memory.total > r->limit && !r->json && !l->pictures.report)
+        sn_plan_hint(s->job[0]->config, r->pricer->machine, r->pricer->software, r->limit);
+    if (st == SN_OK)
+        st = sn_plan_pictures(&l->pictures, page, err);
+    sn_free(stage);
     sn_free(ramp);
     return st;
 }
@@ -314,7 +301,7 @@ static enum sn_status plan(struct sn_stages *s, const struct sn_job_env *env,
     if (l->verify && proof.holds)
         SN_TRY(sn_meaning_prove(&meaning, env, err));
     if (meaning.holds)
-        SN_TRY(certify(&meaning, s, err));
+        SN_TRY(sn_stages_certificate(&meaning.certificate, s, err));
     SN_TRY(sn_plan_make(&p, s, &costs->pricer, err));
     p.proof = proof;
     p.meaning = meaning;
@@ -325,6 +312,18 @@ static enum sn_status plan(struct sn_stages *s, const struct sn_job_env *env,
     *good = (!said || p.memory.total <= said) && (!proof.is_asked || proof.holds) &&
             (!meaning.is_asked || meaning.gap || meaning.holds);
     sn_goodput_find(&g, s, &costs->machine, p.step_time);
+    struct sn_page page = {.asked = l->asked,
+                           .is_searched = l->is_searched,
+                           .plan = &p,
+                           .stages = s,
+                           .pricer = &costs->pricer,
+                           .goodput = &g,
+                           .limit = limit,
+                           .is_hosts = said == 0,
+                           .ops = env->ops,
+                           .threads = env->threads,
+                           .command = l->command,
+                           .version = SN_VERSION};
     struct sn_plan_report report = {.plan = &p,
                                     .stages = s,
                                     .pricer = &costs->pricer,
@@ -332,10 +331,7 @@ static enum sn_status plan(struct sn_stages *s, const struct sn_job_env *env,
                                     .limit = limit,
                                     .is_hosts = said == 0,
                                     .json = l->json};
-    SN_TRY(print_plan(&report, s, err));
-    if (p.memory.total > limit && !l->json)
-        sn_plan_hint(c, &costs->machine, &costs->software, limit);
-    return sn_plan_pictures(&l->pictures, &p, s, &costs->pricer, limit, err);
+    return print_plan(&report, &page, l, s, err);
 }
 
 /* What is asked for of the compiled stages. */
@@ -396,60 +392,22 @@ static enum sn_status report(const struct sn_config *c, const struct line *l, bo
     return st;
 }
 
-/* A line of a shipped model: its name, and how many weights it has. */
-static enum sn_status model_line(struct sn_str *out, const char *name, struct sn_err *err)
+/* The layout that is planned. */
+static enum sn_status resolve(struct sn_config *c, struct line *l, char **argv, struct sn_err *err)
 {
-    char text[192];
-    struct sn_config *c = sn_alloc(sizeof(*c)); /* large for a stack */
-    struct sn_model *model = NULL;
-    (void)snprintf(text, sizeof(text), "model: {preset: %s}\ntrain: {steps: 1, global_batch: 1}\n",
-                   name);
-    enum sn_status st = c ? sn_config_parse(c, text, strlen(text), name, NULL, err)
-                          : sn_fail(err, SN_ENOMEM, "no memory for the model %s", name);
-    if (st == SN_OK)
-        st = sn_model_create(&model, &c->model, &c->train, err);
-    if (st == SN_OK)
-        sn_str_add(out, "%-18s %15lld parameters\n", name, (long long)sn_model_param_count(model));
-    sn_model_destroy(model);
-    sn_free(c);
-    return st;
-}
-
-static enum sn_status list_models(struct sn_str *out, struct sn_err *err)
-{
-    struct sn_str names = {0};
-    enum sn_status st = sn_presets_list(&names, "models", err);
-    for (char *name = names.p, *end; st == SN_OK && name && *name; name = end + 1) {
-        end = strchr(name, '\n'); /* each line has one */
-        *end = '\0';
-        st = model_line(out, name, err);
+    size_t n = 0;
+    l->is_searched = c->layout_auto;
+    SN_TRY(sn_resolve_auto(c, (int)l->ranks, NULL, err));
+    if (l->pictures.report) {
+        if (!(l->asked = sn_alloc(sizeof(*c)))) /* large for a stack */
+            return sn_fail(err, SN_ENOMEM, "--report: no memory");
+        *l->asked = *c;
+        for (int i = 0; argv[i] && n < sizeof(l->command); i++)
+            n +=
+                (size_t)snprintf(l->command + n, sizeof(l->command) - n, i ? " %s" : "%s", argv[i]);
     }
-    sn_str_fini(&names);
-    return st;
-}
-
-static enum sn_status print_keys(const struct line *l, struct sn_err *err)
-{
-    struct sn_str text = {0};
-    enum sn_status st = SN_OK;
-    if (l->list && strcmp(l->list, "models") == 0)
-        st = list_models(&text, err);
-    else if (l->list)
-        st = sn_presets_list(&text, l->list, err);
-    else if (l->machines)
-        sn_machine_help(&text);
-    else if (l->sites)
-        sn_site_help(&text);
-    else if (l->huggingface)
-        sn_hf_help(&text);
-    else
-        sn_config_help(&text, l->markdown);
-    if (st == SN_OK && text.failed)
-        st = sn_fail(err, SN_ENOMEM, "--help-keys: no memory for the text");
-    if (st == SN_OK)
-        (void)fputs(text.p ? text.p : "", stdout);
-    sn_str_fini(&text);
-    return st;
+    int ranks = l->ranks ? (int)l->ranks : sn_config_least_ranks(&c->layout);
+    return sn_resolve_layout(c, ranks, err);
 }
 
 int main(int argc, char **argv)
@@ -478,22 +436,18 @@ int main(int argc, char **argv)
         (void)fputs(l.help ? usage : "sennit-plan " SN_VERSION "\n", stdout);
         return 0;
     }
-    if (st == SN_OK && (l.keys || l.list)) {
-        st = print_keys(&l, &err);
+    if (st == SN_OK && (l.lists.keys || l.lists.list)) {
+        st = sn_plan_print_lists(&l.lists, &err);
         return st == SN_OK ? 0 : sn_report(&err);
     }
     if (st == SN_OK)
         st = sn_planned_check_isa(&err);
     if (st == SN_OK)
         st = sn_config_load(&config, l.run_file, NULL, &err);
-    l.is_searched = st == SN_OK && config.layout_auto;
     if (st == SN_OK)
-        st = sn_resolve_auto(&config, (int)l.ranks, NULL, &err);
-    if (st == SN_OK) {
-        int ranks = l.ranks ? (int)l.ranks : sn_config_least_ranks(&config.layout);
-        st = sn_resolve_layout(&config, ranks, &err);
-    }
+        st = resolve(&config, &l, argv, &err);
     if (st == SN_OK)
         st = report(&config, &l, &good, &err);
+    sn_free(l.asked);
     return st != SN_OK ? sn_report(&err) : good ? 0 : sn_exit_code(SN_EFAIL);
 }

@@ -106,6 +106,14 @@ const char *sn_str_bytes(char buf[16], int64_t bytes)
     return buf;
 }
 
+const char *sn_str_seconds(char buf[16], double seconds)
+{
+    const char *unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
+    double scale = seconds >= 1 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6;
+    (void)snprintf(buf, 16, "%.4g %s", seconds * scale, unit);
+    return buf;
+}
+
 const char *sn_str_names(char *buf, size_t size, const char *const *names, unsigned bits)
 {
     size_t len = 0;

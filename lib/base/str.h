@@ -24,6 +24,8 @@ void sn_str_fini(struct sn_str *s);
 int sn_str_distance(const char *a, const char *b);
 /* "1.5 GiB", "12 B"; buf of at least 16 bytes; returns buf. */
 const char *sn_str_bytes(char buf[16], int64_t bytes);
+/* "12.3 ms"; the same. */
+const char *sn_str_seconds(char buf[16], double seconds);
 /* "a, b or c": of names[0], names[1] ... (at most 32, then NULL) those whose bit is set, as many as
  * fit; returns buf. */
 const char *sn_str_names(char *buf, size_t size, const char *const *names, unsigned bits);

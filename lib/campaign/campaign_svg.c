@@ -52,7 +52,7 @@ static void draw_ranks(struct sn_str *out, const struct over_ranks *o, int n,
                    of->machine);
     const struct sn_curve curve[] = {{"Days, over ranks", v, n, false},
                                      {"Node-hours, over ranks", v + n, n, false}};
-    sn_curves_svg(out, &(struct sn_curves){title, note, curve, 2});
+    sn_curves_svg(out, &(struct sn_curves){title, note, curve, 2, false});
 }
 
 enum sn_status sn_points_svg(struct sn_str *out, const struct sn_points *p, const char *title,
@@ -114,6 +114,6 @@ enum sn_status sn_budget_svg(struct sn_str *out, const struct sn_budget *b, cons
                    law->name);
     const struct sn_curve curve[] = {{"Loss by the law, over parameters", v, SAMPLES, false},
                                      {NULL, marks, b->largest.found ? 3 : 2, true}};
-    sn_curves_svg(out, &(struct sn_curves){title, note, curve, 2});
+    sn_curves_svg(out, &(struct sn_curves){title, note, curve, 2, false});
     return SN_OK;
 }

@@ -205,6 +205,7 @@ struct sn_op {
     int waits_for; /* WAIT: id of the posted operation */
     bool at_row;   /* attr.position.row0 is the row asked for (generate_row) */
     bool per_slot; /* posts and waits of different slots are apart */
+    bool is_again;       /* of the forward pass, computed once more in the backward one */
     bool is_weight_grad; /* may be delayed with the weight gradients */
     bool is_input_grad;  /* of a move of the model: its gradient's */
     bool extra; /* of rows beyond the experts' window: neighbours that are are run together, once

@@ -77,6 +77,7 @@ static void repeat_op(struct again *a, int i)
     bool ahead = a->ahead;
     a->ahead = false; /* what it needs is needed now */
     struct sn_op op = e->p->ops[i];
+    op.is_again = true;
     for (int k = 0; k < SN_MAX_IN; k++)
         if (op.in[k].buf >= 0 && e->p->bufs[op.in[k].buf].bucket < 0)
             op.in[k].buf = repeat_buffer(a, op.in[k].buf);

@@ -125,9 +125,11 @@ void sn_curves_svg(struct sn_str *out, const struct sn_curves *c)
 {
     struct sn_str body = {0};
     struct svg g = {.out = &body};
-    double top = TOP;
-    svg_text(&g, "title", "start", 24, 38, c->title);
-    svg_text(&g, "soft", "start", 24, 60, c->note);
+    double top = c->is_part ? 8 : TOP;
+    if (!c->is_part) {
+        svg_text(&g, "title", "start", 24, 38, c->title);
+        svg_text(&g, "soft", "start", 24, 60, c->note);
+    }
     for (int k = 0, end; k < c->n; k = end) {
         for (end = k + 1; end < c->n && c->curve[end].into; end++)
             ;
@@ -139,5 +141,5 @@ void sn_curves_svg(struct sn_str *out, const struct sn_curves *c)
             marks(&g, &f, &c->curve[i]);
         top += PANEL;
     }
-    svg_document(out, &body, top);
+    svg_document(out, &body, top, c->is_part);
 }

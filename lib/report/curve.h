@@ -24,6 +24,7 @@ struct sn_curves {
     const char *title, *note;
     const struct sn_curve *curve;
     int n;
+    bool is_part; /* of a page that has sn_svg_style: without title and note */
 };
 
 /* Self-contained SVG. Writers of `out` look at out->failed. */

@@ -27,7 +27,9 @@ struct sn_picture {
     int micros, vstages;                  /* of the step; virtual stages of a stage */
     double mfu;                           /* 0: not said */
     const char *mfu_note;                 /* stands beside it (software.h); NULL: nothing does */
+    unsigned panels;                      /* bits of enum sn_panel; 0: all, as a file of its own */
 };
+enum sn_panel { SN_PANEL_PIPELINE = 1, SN_PANEL_MEMORY = 2, SN_PANEL_BREAKDOWN = 4 };
 
 /* Times that are drawn, in order and apart: the whole step or three stretches of it. */
 struct sn_stretches {
@@ -39,8 +41,11 @@ struct sn_stretches {
 void sn_stretches_find(struct sn_stretches *out, const struct sn_picture *p, double room);
 
 /* Self-contained SVG: the pipeline, memory over time and where each stage's time goes. Readers that
- * prefer dark get dark colours. Writers of `out` look at out->failed, here and below. */
+ * prefer dark get dark colours. Writers of `out` look at out->failed, here and below. With `panels` these
+ * alone, for a page that has sn_svg_style. */
 void sn_picture_svg(struct sn_str *out, const struct sn_picture *p);
+/* Colours and letters of all drawings, as rules of CSS. */
+void sn_svg_style(struct sn_str *out);
 /* Chrome's trace event format, which Perfetto opens (trace.h): a process for each stage, with
  * threads for computing and for each axis, and a counter of memory. */
 enum sn_status sn_picture_trace(struct sn_str *out, const struct sn_picture *p, struct sn_err *err);

@@ -2,6 +2,7 @@
  * svg.c - the frame of the drawing: colours, scales, shapes; the panels are in svg_panels.c.
  */
 #include "lib/base/mem.h"
+#include "lib/base/plain.h"
 #include "lib/report/svg_inner.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static const char on_dark[] =
     ".gap{stroke:#94a2af}.limit{stroke:#ff7f88}.library{fill:#5b6670}";
 
 /* Communication of an axis has the axis' name as its class. */
-static void style(struct sn_str *out)
+void sn_svg_style(struct sn_str *out)
 {
     sn_str_add(out, "%s", on_light);
     for (int a = 0; a < SN_NAXES; a++)
@@ -54,16 +55,27 @@ void svg_rect(struct svg *g, const char *cls, double x, double y, double w, doub
                x, y, w, h);
 }
 
+void svg_escape(struct sn_str *out, const char *text)
+{
+    for (int n; *text; text += n) {
+        unsigned character;
+        n = sn_plain_decode(text, &character);
+        if (n == 0 || sn_plain_is_obeyed(character))
+            sn_str_add(out, "?");
+        else if (n == 1 && strchr("<>&", *text))
+            sn_str_add(out, "&#%d;", *text);
+        else
+            sn_str_add(out, "%.*s", n, text);
+        n = n ? n : 1;
+    }
+}
+
 void svg_text(struct svg *g, const char *cls, const char *anchor, double x, double y,
               const char *text)
 {
     sn_str_add(g->out, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\">", cls, anchor,
                x, y);
-    for (const char *c = text; *c; c++)
-        if (strchr("<>&", *c))
-            sn_str_add(g->out, "&#%d;", *c);
-        else if ((unsigned char)*c >= 0x20)
-            sn_str_add(g->out, "%c", *c);
+    svg_escape(g->out, text);
     sn_str_add(g->out, "</text>\n");
 }
 
@@ -163,23 +175,32 @@ static void draw(struct svg *g)
     const struct sn_picture *p = g->picture;
     sn_stretches_find(&g->times, p, SVG_PLOT / 26.0);
     g->scale = (SVG_PLOT - SVG_GAP * (g->times.n - 1)) / g->times.shown;
-    header(g);
-    svg_pipeline(g);
-    if (p->memory)
+    unsigned panels = p->panels ? p->panels : ~0u;
+    if (p->panels)
+        g->y = 16;
+    else
+        header(g);
+    if (panels & SN_PANEL_PIPELINE)
+        svg_pipeline(g);
+    if (p->memory && panels & SN_PANEL_MEMORY)
         svg_memory(g);
-    svg_breakdown(g);
+    if (panels & SN_PANEL_BREAKDOWN)
+        svg_breakdown(g);
 }
 
-void svg_document(struct sn_str *out, struct sn_str *body, double height)
+void svg_document(struct sn_str *out, struct sn_str *body, double height, bool is_part)
 {
     sn_str_add(out,
                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-               "height=\"%.0f\">\n<style>",
+               "height=\"%.0f\">\n",
                SVG_WIDTH, height, SVG_WIDTH, height);
-    style(out);
-    sn_str_add(out, "</style>\n");
-    sn_str_add(out, "<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n%s</svg>\n", SVG_WIDTH,
-               height, body->p ? body->p : "");
+    if (!is_part) {
+        sn_str_add(out, "<style>");
+        sn_svg_style(out);
+        sn_str_add(out, "</style>\n<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n",
+                   SVG_WIDTH, height);
+    }
+    sn_str_add(out, "%s</svg>\n", body->p ? body->p : "");
     out->failed |= body->failed;
     sn_str_fini(body);
 }
@@ -194,5 +215,5 @@ void sn_picture_svg(struct sn_str *out, const struct sn_picture *p)
         out->failed = true;
     sn_free(g.event);
     sn_free(g.first);
-    svg_document(out, &body, g.y);
+    svg_document(out, &body, p->panels ? g.y - 30 : g.y, p->panels != 0);
 }

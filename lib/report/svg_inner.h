@@ -20,8 +20,12 @@ struct svg {
     double y;                      /* where the next panel begins */
 };
 
-/* The whole drawing of what was drawn in *body, which ends here. */
-void svg_document(struct sn_str *out, struct sn_str *body, double height);
+/* The whole drawing of what was drawn in *body, which ends here; a part of a page has no style and
+ * no paper. */
+void svg_document(struct sn_str *out, struct sn_str *body, double height, bool is_part);
+/* Text with what SVG and HTML read as marks escaped (not quotes, for attributes); what is no character of UTF-8, or what
+ * a terminal obeys, is "?". */
+void svg_escape(struct sn_str *out, const char *text);
 /* Where a time is drawn; stretch k begins at x_of(g, k, begin[k]). */
 double svg_x(const struct svg *g, int stretch, double seconds);
 void svg_rect(struct svg *g, const char *cls, double x, double y, double w, double h);

@@ -58,15 +58,26 @@ static void add_traffic(struct sn_plan *p, const struct sn_job *j)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-/* Seconds of a stage's encoding and decoding in one step. */
-static double coding_time(const struct sn_job *j, const struct sn_pricer *p)
+static bool codes(const struct sn_op *op)
+{
+    return sn_op_row(op->kind)->codes;
+}
+
+static bool is_again(const struct sn_op *op)
+{
+    return op->is_again;
+}
+
+/* Seconds in one step of a stage's operations that are such. */
+static double seconds_of(bool (*is_such)(const struct sn_op *), const struct sn_job *j,
+                         const struct sn_pricer *p)
 {
     const struct sn_program *t = &j->train;
     double seconds = 0;
     for (int c = 0; c < t->n_segments; c++)
         for (int i = t->segments[c].first; i < t->segments[c].first + t->segments[c].n; i++) {
             const struct sn_op *op = &t->ops[i];
-            if (sn_op_row(op->kind)->codes && !op->extra)
+            if (is_such(op) && !op->extra)
                 seconds += sn_program_runs(t, c, op->when) * sn_price_op(p, t, op);
         }
     return seconds;
@@ -84,7 +95,8 @@ static void add_time(struct sn_plan *out, const struct sn_stages *s, const struc
     out->longest = sim->longest;
     out->stage = sim->stage[sim->longest];
     out->tokens_per_s = sim->step > 0 ? tokens / sim->step : 0;
-    out->codecs = coding_time(s->job[sim->longest], p);
+    out->codecs = seconds_of(codes, s->job[sim->longest], p);
+    out->again = seconds_of(is_again, s->job[sim->longest], p);
     out->mfu =
         peak > 0 ? out->tokens_per_s * sn_model_flops_per_token(j->model, &c->model) / peak : 0;
     out->mfu_uncausal =
@@ -112,6 +124,21 @@ enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
         }
     }
     *out = plan;
+    return SN_OK;
+}
+
+enum sn_status sn_plan_stages(struct sn_plan_stage *out, const struct sn_stages *s,
+                              const struct sn_pricer *p, struct sn_err *err)
+{
+    struct sn_sim sim;
+    SN_TRY(sn_sim_run(&sim, s, p, false, err));
+    for (int i = 0; i < s->n; i++) {
+        memory_of(&out[i].memory, s->job[i], p);
+        out[i].time = sim.stage[i];
+        out[i].codecs = seconds_of(codes, s->job[i], p);
+        out[i].again = seconds_of(is_again, s->job[i], p);
+    }
+    sn_sim_fini(&sim);
     return SN_OK;
 }
 

@@ -23,7 +23,8 @@ struct sn_plan {
     double bubble;             /* idle over total time of all stages, communication included */
     int longest;               /* the stage that computes longest, */
     struct sn_sim_stage stage; /* and its time: busy + exposed + idle = step_time */
-    double codecs;             /* of that stage's busy seconds: its encoding and decoding */
+    double codecs;             /* of that stage's busy seconds: its encoding and decoding, */
+    double again;              /* and what it computes once more (layout.recompute) */
     /* --- sn_plan_without_codecs; 0 where nothing is compressed --- */
     double plain_time;               /* a step of the same layout without codecs, */
     int64_t plain_traffic[SN_NAXES]; /* and what it sends */
@@ -42,6 +43,15 @@ enum sn_status sn_plan_of_batch(struct sn_plan *out, struct sn_stages *s, const 
 enum sn_status sn_plan_without_codecs(struct sn_plan *p, const struct sn_job_env *env,
                                       const struct sn_machine *m, const struct sn_software *s,
                                       struct sn_err *err);
+/* What each pipeline stage needs and does: the plan has that of one of them. */
+struct sn_plan_stage {
+    struct sn_memory_plan memory;
+    struct sn_sim_stage time;
+    double codecs, again; /* of time.busy, as in struct sn_plan */
+};
+/* out[s->n] */
+enum sn_status sn_plan_stages(struct sn_plan_stage *out, const struct sn_stages *s,
+                              const struct sn_pricer *p, struct sn_err *err);
 /* Its memory alone. */
 void sn_plan_memory(struct sn_memory_plan *out, const struct sn_stages *s,
                     const struct sn_pricer *p);

@@ -81,6 +81,18 @@ enum sn_status sn_stages_prove_all(struct sn_proof *out, struct sn_stages *s, st
     return st;
 }
 
+enum sn_status sn_stages_certificate(uint64_t *out, const struct sn_stages *s, struct sn_err *err)
+{
+    uint64_t *hash = sn_alloc_n((size_t)s->n, sizeof(*hash));
+    if (!hash)
+        return sn_fail(err, SN_ENOMEM, "certificate: no memory for %d stages", s->n);
+    for (int i = 0; i < s->n; i++)
+        hash[i] = sn_program_hash(&s->job[i]->train);
+    *out = sn_certificate(hash, s->n);
+    sn_free(hash);
+    return SN_OK;
+}
+
 void sn_stages_fini(struct sn_stages *s)
 {
     for (int i = 0; i < s->n; i++)

@@ -32,6 +32,8 @@ struct sn_proof {
 enum sn_status sn_stages_prove(struct sn_proof *out, const struct sn_stages *s, struct sn_err *err);
 /* Of all sizes; the largest is set then. */
 enum sn_status sn_stages_prove_all(struct sn_proof *out, struct sn_stages *s, struct sn_err *err);
+/* sn_certificate of their programs. */
+enum sn_status sn_stages_certificate(uint64_t *out, const struct sn_stages *s, struct sn_err *err);
 /* sn_job_set_batch of each. */
 void sn_stages_set_batch(struct sn_stages *s, int k);
 void sn_stages_fini(struct sn_stages *s); /* a zeroed one is allowed */

@@ -44,7 +44,7 @@ refuses() { # sentence sed-command pattern
     is "$1" "$rc" 1
     like "and says where" "$err" "$3"
 }
-refuses "an unknown key" 's/{"layout"/{"more": 1, "layout"/' '\.more: is no key of the schema'
+refuses "an unknown key" 's/"layout"/"more": 1, "layout"/' '\.more: is no key of the schema'
 refuses "an unknown key inside" 's/{"params"/{"more": 1, "params"/' '\.memory_bytes\.more: is no key'
 refuses "a missing key" 's/"mfu": [^,]*, //' "lacks the key 'mfu'"
 refuses "a wrong type" 's/"fits": true/"fits": "yes"/' '\.fits: has the wrong type'
@@ -64,7 +64,7 @@ sed -E 's/("step_time_s": [0-9]+)/\19/' "$tmp/lassen.json" >"$tmp/bad.json"
 run "$json" same "$tmp/lassen.json" "$tmp/bad.json" 1e-9
 is "another step time is another plan" "$rc" 1
 like "which is named" "$err" '\.step_time_s: '
-sed 's/"params": [0-9]*/"params": 1/' "$tmp/lassen.json" >"$tmp/bad.json"
+sed 's/"params": [0-9]*/"params": 1/g' "$tmp/lassen.json" >"$tmp/bad.json"
 run "$json" sums "$tmp/bad.json"
 is "a class that is too small is found" "$rc" 1
 

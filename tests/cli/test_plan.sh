@@ -74,7 +74,7 @@ sums_up() { # the parts of the step of the stage that computes longest, and the 
         for (i = 1; i < NF; i++) {
             if ($i == "traffic_bytes:") for (k = 1; k <= 7; k++) bytes += $(i + 2 * k)
             if ($i == "traffic_by_level:") for (k = 1; k <= 2; k++) levels += $(i + 2 * k)
-            if ($i == "exposed_comm_s:") for (k = 1; k <= 7; k++) exposed += $(i + 2 * k)
+            if ($i == "exposed_comm_s:") for (exposed = k = 0; k++ < 7;) exposed += $(i + 2 * k)
         }
         step = v["step_time_s:"]
         sum = v["compute_s:"] + v["update_s:"] + exposed + v["idle_s:"]
