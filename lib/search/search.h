@@ -31,6 +31,7 @@ struct sn_search_want {
      * was found by then is the result, and not proven. */
     int64_t most;
     double seconds;
+    bool front; /* look for what less memory costs, too */
 };
 
 struct sn_found {
@@ -39,6 +40,7 @@ struct sn_found {
     int64_t rest; /* layouts of the same grid that fit, or may, and are not better */
 };
 
+enum { SN_SEARCH_FRONT = 10 };
 struct sn_search {
     struct sn_found *found; /* best first, one of each grid */
     int n;
@@ -48,6 +50,11 @@ struct sn_search {
     int64_t exact;          /* layouts compiled and simulated */
     bool too_many, stopped; /* as wanted: not searched; ended before it was proven */
     double compile_seconds; /* CPU time that these took */
+    /* If wanted: the best layout, the fastest that needs a fifth less memory than it, and so on down to the
+     * least, or as many as have room. Empty with layout.overlap and codecs that are chosen for what was found. */
+    struct sn_found *front;
+    int n_front;
+    bool front_stopped; /* there may be more */
     /* When nothing fits: the layouts that need least, compiled. */
     struct sn_found near[3];
     int n_near;

@@ -16,6 +16,7 @@ struct sn_branch {
     double bound;
     int64_t variant;
     int level, order;
+    int64_t memory; /* of a rank, at least, the library included; where it is bounded */
 };
 
 struct sn_heap {

@@ -1,0 +1,55 @@
+/*
+ * search_inner.h - what the files of the search share.
+ */
+#ifndef SN_SEARCH_INNER_H
+#define SN_SEARCH_INNER_H
+
+#include "lib/search/estimate.h"
+#include "lib/search/search.h"
+#include "lib/search/search_heap.h"
+#include "lib/search/variants.h"
+
+/* What is known of a grid. */
+struct family {
+    const struct sn_variant *like; /* one that has it */
+    struct sn_found best;          /* plan.step_time 0: nothing compiled fits yet */
+    int64_t members;               /* that may fit */
+};
+
+struct search {
+    const struct sn_search_want *w;
+    struct sn_search *out;
+    struct sn_config *config; /* with the layout at hand */
+    struct sn_model *model;
+    struct sn_estimator *estimator;
+    struct sn_variants all;
+    struct sn_heap heap;
+    struct sn_heap bounded; /* all that were in it, for a front */
+    int64_t limit;          /* that counts now, w->limit at first */
+    struct family *family;
+    int families, cap_families;
+    int top;    /* grids whose best are wanted */
+    bool hides; /* what is compiled from now on has its operations in order (layout.overlap) */
+    int n_near;
+    struct sn_branch near[3]; /* bound: bytes */
+};
+
+void search_layout_of(struct sn_layout_config *l, const struct search *s,
+                      const struct sn_branch *n);
+/* Bytes of a rank that are not estimated. */
+int64_t search_library_of(const struct search *s);
+/* Of variant i, within the limit that counts: seconds and bytes, at least. */
+enum sn_status search_bound(struct sn_branch *out, struct search *s, int64_t i, struct sn_err *err);
+/* Rates of the layout at hand, for the order of its operations. */
+enum sn_status search_weigh(struct search *s, struct sn_err *err);
+enum sn_status search_compile_as(struct search *s, struct sn_found *f, struct sn_err *err);
+/* Keeping gathered weights of as many units as fit, where that is open. */
+enum sn_status search_compile_cached(struct search *s, struct sn_found *f, struct sn_err *err);
+/* And in as many hops as the price says. */
+enum sn_status search_compile(struct search *s, struct sn_found *f, struct sn_err *err);
+/* Take up what is in the heap until the best of `top` grids are proven. */
+enum sn_status search_take_all(struct search *s, struct sn_err *err);
+/* What comes of it. */
+enum sn_status search_finish(struct search *s, struct sn_err *err);
+
+#endif
