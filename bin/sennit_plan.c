@@ -18,6 +18,7 @@
 #include "lib/machine/named.h"
 #include "lib/search/planned.h"
 #include "lib/search/resolve.h"
+#include "slurm/supervisor/supervise.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -181,12 +182,13 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                        "sennit-plan: %s prints a program and --verify a verdict; want one of them",
                        l->operations ? "--operations" : "--explain");
     if (l->pictures.report && (l->activations || l->explain >= 0))
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan: --report is a page of the plan, %s prints something else; want "
-                       "one of them",
-                       l->activations  ? "--activations"
-                       : l->operations ? "--operations"
-                                       : "--explain");
+        return sn_fail(
+            err, SN_EINPUT,
+            "sennit-plan: --report is a page of the plan, %s prints something else; want "
+            "one of them",
+            l->activations  ? "--activations"
+            : l->operations ? "--operations"
+                            : "--explain");
     if (l->json && l->pictures.timeline)
         return sn_fail(
             err, SN_EINPUT,
@@ -323,7 +325,8 @@ static enum sn_status plan(struct sn_stages *s, const struct sn_job_env *env,
                            .ops = env->ops,
                            .threads = env->threads,
                            .command = l->command,
-                           .version = SN_VERSION};
+                           .version = SN_VERSION,
+                           .notice = sn_supervise_margin};
     struct sn_plan_report report = {.plan = &p,
                                     .stages = s,
                                     .pricer = &costs->pricer,

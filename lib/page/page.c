@@ -1,6 +1,7 @@
 #include "lib/page/page_inner.h"
 
 #include "lib/layout/axes.h"
+#include "lib/search/words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,20 @@ const char *page_axes(char buf[PAGE_AXES], const struct sn_layout_config *l)
     if (n == 0)
         (void)snprintf(buf, PAGE_AXES, "one rank");
     return buf;
+}
+
+void page_layout_cell(struct sn_str *out, const char *name, const struct sn_layout_config *l)
+{
+    char axes[PAGE_AXES];
+    struct sn_str words = {0};
+    sn_search_describe(&words, l);
+    sn_str_add(out, "<td class=\"words\">");
+    sn_html_add(out, "span", NULL, "%s%s%s", name ? name : "", name ? ": " : "",
+                page_axes(axes, l));
+    sn_html_add(out, "small", NULL, "%s", words.p ? words.p : "");
+    sn_str_add(out, "</td>");
+    out->failed |= words.failed;
+    sn_str_fini(&words);
 }
 
 void page_plan_cells(struct sn_str *out, const struct sn_plan *p, double step, int64_t limit)

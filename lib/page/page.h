@@ -25,6 +25,8 @@ struct sn_page {
     const struct sn_ops *ops;
     int threads;
     const char *command, *version;
+    /* As struct sn_campaign_want has it. */
+    double (*notice)(double step, double save, double limit);
 };
 
 /* Searches, and plans what differs in one key: seconds. Writers of `out` look at out->failed. */

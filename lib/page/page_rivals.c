@@ -4,7 +4,6 @@
 #include "lib/page/page_inner.h"
 
 #include "lib/base/mem.h"
-#include "lib/search/search.h"
 #include "lib/search/words.h"
 
 #include <stdio.h>
@@ -32,6 +31,21 @@ static bool parallel(const struct sn_layout_config *l)
     return l->sequence_parallel || l->tensor == 1;
 }
 
+void page_hold(struct sn_config *c, const struct sn_layout_config *l)
+{
+    sn_search_free(c);
+    c->layout.context = l->context;
+    c->layout.context_kind = l->context_kind;
+    c->layout.sequence_parallel = parallel(l);
+    c->layout.tensor_x = l->tensor_x;
+    c->layout.expert = l->expert;
+    c->layout.schedule = l->schedule;
+    c->layout.virtual_stages = l->virtual_stages;
+    c->layout.recompute = l->recompute;
+    c->layout.zero = l->zero;
+    c->layout.micro_batch = l->micro_batch;
+}
+
 static enum sn_status search(struct sn_search *s, int *held, const struct sn_page *p,
                              struct sn_config *c, struct sn_err *err)
 {
@@ -44,19 +58,9 @@ static enum sn_status search(struct sn_search *s, int *held, const struct sn_pag
                                .top = ROWS,
                                .limit = p->limit,
                                .most = MOST_LAYOUTS,
-                               .seconds = SN_PAGE_PATIENCE};
-    const struct sn_layout_config *l = &p->stages->job[0]->config->layout;
-    sn_search_free(c);
-    c->layout.context = l->context;
-    c->layout.context_kind = l->context_kind;
-    c->layout.sequence_parallel = parallel(l);
-    c->layout.tensor_x = l->tensor_x;
-    c->layout.expert = l->expert;
-    c->layout.schedule = l->schedule;
-    c->layout.virtual_stages = l->virtual_stages;
-    c->layout.recompute = l->recompute;
-    c->layout.zero = l->zero;
-    c->layout.micro_batch = l->micro_batch;
+                               .seconds = SN_PAGE_PATIENCE,
+                               .front = true};
+    page_hold(c, &p->stages->job[0]->config->layout);
     for (*held = 0; *held < HOLDS;) {
         c->layout_named |= holds[(*held)++].keys;
         sn_search_fini(s);
@@ -67,26 +71,12 @@ static enum sn_status search(struct sn_search *s, int *held, const struct sn_pag
     return SN_OK;
 }
 
-static void layout_cell(struct sn_str *out, const char *name, const struct sn_layout_config *l)
-{
-    char axes[PAGE_AXES];
-    struct sn_str words = {0};
-    sn_search_describe(&words, l);
-    sn_str_add(out, "<td class=\"words\">");
-    sn_html_add(out, "span", NULL, "%s%s%s", name ? name : "", name ? ": " : "",
-                page_axes(axes, l));
-    sn_html_add(out, "small", NULL, "%s", words.p ? words.p : "");
-    sn_str_add(out, "</td>");
-    out->failed |= words.failed;
-    sn_str_fini(&words);
-}
-
 static void table_row(struct sn_str *out, const char *name, const struct sn_layout_config *l,
                       const struct sn_plan *plan, const struct sn_plan *best, int64_t limit)
 {
     struct sn_str why = {0};
     sn_html_row_begin(out, name ? "this" : NULL);
-    layout_cell(out, name, l);
+    page_layout_cell(out, name, l);
     page_plan_cells(out, plan, best->step_time, limit);
     if (plan == best)
         sn_search_breakdown(&why, best);
@@ -185,6 +175,7 @@ static void found(struct sn_str *out, const struct sn_search *s, int held, const
         verdict(out, s, p);
         table(out, s, p);
         scope(out, s, held, p);
+        page_less_memory(out, s, p);
     }
 }
 
@@ -203,8 +194,13 @@ enum sn_status page_rivals(struct sn_str *out, const struct sn_page *p, struct s
         found(out, &s, held, p);
     else
         sn_html_add(out, "p", NULL, "Not searched: %s.", why.text);
+    if (st == SN_ENOMEM)
+        st = sn_fail(err, st, "%s", why.text);
+    else
+        st = page_less_time(out, p,
+                            s.n > 0 ? &s.found[0].layout : &p->stages->job[0]->config->layout, err);
     sn_html_section_end(out);
     sn_search_fini(&s);
     sn_free(c);
-    return st == SN_ENOMEM ? sn_fail(err, st, "%s", why.text) : SN_OK;
+    return st;
 }

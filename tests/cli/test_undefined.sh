@@ -95,7 +95,7 @@ for run_yaml in tests/golden/plans/*.yaml; do
     try_fit "$run_yaml" "$plan" "$run_yaml" --json
     try "$run_yaml --activations" "$plan" "$run_yaml" --activations
 done
-try "pictures" "$plan" tests/golden/plans/laptop-cpu.yaml --timeline --svg "$tmp/svg" --trace "$tmp/trace"
+try "pictures and the page" "$plan" tests/golden/plans/laptop-cpu.yaml --timeline --svg "$tmp/svg" --trace "$tmp/trace" --report "$tmp/page"
 try templates/runs/example.yaml "$plan" templates/runs/example.yaml --explain 0
 try templates/runs/neox-20b-lassen.yaml "$plan" templates/runs/neox-20b-lassen.yaml
 try templates/runs/demo.yaml "$plan" templates/runs/demo.yaml --ranks 2
