@@ -101,9 +101,9 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
     sn_str_add(out, "]}, ");
 }
 
-static void json_memory(struct sn_str *out, const struct sn_memory_plan *m)
+static void json_memory(struct sn_str *out, const char *key, const struct sn_memory_plan *m)
 {
-    sn_str_add(out, "\"memory_bytes\": {");
+    sn_str_add(out, "\"%s\": {", key);
     for (int u = 0; u < SN_NMEMORY_USES; u++)
         sn_str_add(out, "\"%s\": %lld, ", sn_memory_use_row((enum sn_memory_use)u)->name,
                    (long long)m->of[u]);
@@ -191,7 +191,7 @@ static void json_stages(struct sn_str *out, const struct sn_plan_row *r)
     for (int i = 0; i < r->n_stages; i++) {
         const struct sn_plan_stage *s = &r->stage[i];
         sn_str_add(out, i ? ", {" : "{");
-        json_memory(out, &s->memory);
+        json_memory(out, "bytes", &s->memory);
         json_time(out, &s->time, s->again);
         sn_str_add(out, "}");
     }
@@ -269,7 +269,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     json_mfu(out, r);
     sn_str_add(out, "\"tokens_per_s\": %.9g, \"fits\": %s, ", p->tokens_per_s,
                p->memory.total <= r->limit ? "true" : "false");
-    json_memory(out, &p->memory);
+    json_memory(out, "memory_bytes", &p->memory);
     sn_str_add(out, "\"memory_limit_bytes\": %lld, \"bubble_fraction\": %.6f, ",
                (long long)r->limit, p->bubble);
     json_traffic(out, p, r->machine);

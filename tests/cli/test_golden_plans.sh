@@ -45,7 +45,7 @@ refuses() { # sentence sed-command pattern
     like "and says where" "$err" "$3"
 }
 refuses "an unknown key" 's/"layout"/"more": 1, "layout"/' '\.more: is no key of the schema'
-refuses "an unknown key inside" 's/{"params"/{"more": 1, "params"/' '\.memory_bytes\.more: is no key'
+refuses "an unknown key inside" 's/{"params"/{"more": 1, "params"/' 'bytes\.more: is no key'
 refuses "a missing key" 's/"mfu": [^,]*, //' "lacks the key 'mfu'"
 refuses "a wrong type" 's/"fits": true/"fits": "yes"/' '\.fits: has the wrong type'
 refuses "a word that is none" 's/"1f1b"/"2f2b"/' '\.schedule: is none of the values'

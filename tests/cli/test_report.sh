@@ -62,7 +62,7 @@ for name in a b; do
         "$(grep -o 'to [a-z]* [0-9]*: [0-9]* bytes' "$page" | awk '{ n += $4 } END { printf "%.0f", n }')" \
         "$(sed 's/.*"traffic_bytes": {\([^}]*\)}.*/\1/' "$json" | tr , '\n' | awk '{ n += $2 } END { printf "%.0f", n }')"
     is "$name: a bar of memory and one of time for each stage" "$(grep -o '<td class="bar">' "$page" | wc -l)" \
-        "$((2 * $(grep -o '"memory_bytes"' "$json" | wc -l) - 2))"
+        "$((2 * $(grep -o '"bytes": {"params"' "$json" | wc -l)))"
 done
 ok "names are escaped" grep -qE '<h1>two &#60;nodes&#62; &#38; "one" fabric</h1>' "$tmp/a.html"
 ok "the run's own layout is named beside the best" grep -qE 'this run: data 4 x tensor 2 x pipeline 2' "$tmp/a.html.txt"

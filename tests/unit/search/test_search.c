@@ -6,20 +6,10 @@
 #include "lib/search/estimate.h"
 #include "lib/search/search.h"
 #include "lib/search/variants.h"
-#include "tests/lib/layout_test.h"
+#include "tests/lib/search_test.h"
 #include "tests/lib/tap.h"
 
 #include <stdlib.h>
-
-static const char machine_text[] =
-    "name: test\n"
-    "device: {memory: 1GiB, bandwidth: 1.0e11, overhead: 2.0e-6, peak: {fp32: 1.0e12, bf16: "
-    "4.0e12},\n"
-    "  moved: {norm: 0.5, half_bytes: 1.0e4}}\n"
-    "node: {devices: 4}\n"
-    "links:\n"
-    "  - {name: node, ranks: 4, latency: 2.0e-6, device: 2.0e10, efficiency: 0.8}\n"
-    "  - {name: spine, ranks: 0, latency: 1.0e-5, device: 4.0e9, domain: 8.0e9}\n";
 
 enum { GRIDS = 256 };
 
@@ -33,22 +23,6 @@ struct all {
     int n;
     int64_t layouts, priced, fits;
 };
-
-static struct sn_config small_run(void)
-{
-    struct sn_config c = layout_config(SN_LLAMA);
-    c.model.layers = 4;
-    c.model.hidden = 256;
-    c.model.heads = c.model.kv_heads = 4;
-    c.model.ffn = 688;
-    c.model.vocab = 1000;
-    c.model.seq = 128;
-    c.train.precision = SN_BF16;
-    c.train.global_batch = 32;
-    c.train.eval_every = 0;
-    c.layout_named = 0;
-    return c;
-}
 
 static void take(struct all *a, const struct sn_variant *v, double step)
 {
@@ -447,55 +421,6 @@ static void found_layouts_hide_messages(void)
     sn_machine_fini(&m);
 }
 
-/* Each point of a front is what a search within that memory finds. */
-static void front_is_what_less_memory_costs(void)
-{
-    struct sn_config c = small_run();
-    struct sn_machine m = {0};
-    struct sn_software soft;
-    struct sn_err err = {0};
-    struct sn_search s = {0}, one = {0};
-    c.layout_named = 1u << SN_KEY_CONTEXT | 1u << SN_KEY_TENSOR_X;
-    sn_software_default(&soft);
-    bool good = sn_machine_parse(&m, machine_text, strlen(machine_text), "m.yaml", &err) == SN_OK;
-    struct sn_search_want w = {.config = &c,
-                               .machine = &m,
-                               .software = &soft,
-                               .ops = sn_ops_cpu(),
-                               .threads = 1,
-                               .ranks = 8,
-                               .top = 3,
-                               .limit = 1 << 30,
-                               .front = true};
-    good = good && sn_search_run(&s, &w, &err) == SN_OK;
-    tap_ok(good && s.n_front >= 2 && s.n == 3 && !s.front_stopped &&
-               s.front[0].plan.step_time == s.found[0].plan.step_time,
-           "a front of %d layouts begins with the best of all %s", s.n_front, err.text);
-    w.front = false;
-    w.top = 1;
-    for (int i = 1; good && i <= s.n_front && i < SN_SEARCH_FRONT; i++) {
-        w.limit = s.front[i - 1].plan.memory.total / 5 * 4;
-        good = sn_search_run(&one, &w, &err) == SN_OK;
-        if (i == s.n_front)
-            tap_ok(good && one.n == 0, "nothing fits a fifth less than the last of them");
-        else
-            tap_ok(good && one.n == 1 && s.front[i].plan.memory.total <= w.limit &&
-                       fabs(one.found[0].plan.step_time / s.front[i].plan.step_time - 1) < 0.005,
-                   "%.4g s within %lld bytes, %.4g s by a search of its own",
-                   s.front[i].plan.step_time, (long long)w.limit,
-                   one.n ? one.found[0].plan.step_time : 0.0);
-        sn_search_fini(&one);
-    }
-    sn_search_fini(&s);
-    w.limit = 1 << 30;
-    w.most = 10;
-    good = sn_search_run(&s, &w, &err) == SN_OK;
-    tap_ok(good && s.too_many && s.n == 0 && s.bounded == 0 && s.valid > 10,
-           "more layouts than wanted are not searched, but counted: %lld", (long long)s.valid);
-    sn_search_fini(&s);
-    sn_machine_fini(&m);
-}
-
 int main(void)
 {
     struct sn_config c = small_run();
@@ -534,7 +459,6 @@ int main(void)
     search_finds_the_best_of_all(&c, 8, 0);
     messages_that_cost_go_in_two_hops();
     found_layouts_hide_messages();
-    front_is_what_less_memory_costs();
     nothing_that_fits_is_told();
     auto_is_judged_by_a_machine();
     no_memory_is_a_sentence();
