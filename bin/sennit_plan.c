@@ -237,6 +237,13 @@ static enum sn_status explain_waits(const struct sn_job_env *env, const struct l
     return st;
 }
 
+/* Has it tensor and pipeline ranks alone, with whole rows, as sennit-train --generate has? */
+static bool writes_text(const struct sn_layout_config *l)
+{
+    return l->data == 1 && l->context == 1 && l->tensor_x == 1 && l->expert <= 1 &&
+           l->virtual_stages <= 1 && !l->sequence_parallel;
+}
+
 static enum sn_status explain(const struct sn_job_env *env, const struct line *l,
                               struct sn_err *err)
 {
@@ -248,6 +255,7 @@ static enum sn_status explain(const struct sn_job_env *env, const struct line *l
                        l->operations ? "--operations" : "--explain", l->explain, ranks - 1);
     e.rank = (int)l->explain;
     e.keeps_past = strncmp(l->program, "generate", strlen("generate")) == 0;
+    e.generates = e.keeps_past && writes_text(&env->config->layout);
     SN_TRY(sn_job_create(&j, &e, err));
     struct costs costs = {0};
     enum sn_status st = SN_OK;

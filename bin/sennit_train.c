@@ -98,7 +98,7 @@ static enum sn_status do_what_is_asked(struct sn_trainer *t, struct sn_train_lin
 {
     struct sn_comm *comm = l->trace.comm;
     if (sn_train_generate_wanted(&l->generate))
-        return sn_train_generate(t, c, &l->generate, err);
+        return sn_train_generate(t, c, comm, &l->generate, err);
     if (l->score.file)
         return sn_train_score(t, c, comm, &l->score, err);
     if (l->replay.step > 0)
@@ -150,8 +150,9 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
                                  .give_up = sn_train_give_up,
                                  .self = &leaving,
                                  .scores = l->score.file != NULL,
-                                 .keeps_past = sn_train_generate_wanted(&l->generate) &&
-                                               !l->generate.whole,
+                                 .generates = sn_train_generate_wanted(&l->generate),
+                                 .keeps_past =
+                                     sn_train_generate_wanted(&l->generate) && !l->generate.whole,
                                  .threads = sn_threads(c, comm->node_size),
                                  .pace = l->machine_file ? &l->machine : NULL};
     struct sn_trainer *t = NULL;
@@ -186,13 +187,39 @@ static enum sn_status work(struct sn_train_line *l, struct sn_config *c, struct 
     return st;
 }
 
-/* One sample on one rank, whatever layout the run has. */
-static void set_one_rank(struct sn_layout_config *l)
+/* One sample over so many tensor ranks and pipeline stages; false: the model does not take them, and
+ * *why says why not. */
+static bool set_one_sample_over(struct sn_config *c, int tensor, int pipeline, struct sn_err *why)
 {
+    struct sn_layout_config *l = &c->layout;
     sn_axes_set_one(l);
-    l->micro_batch = l->virtual_stages = 1;
+    sn_compress_nothing(l);
+    l->tensor = tensor;
+    l->pipeline = pipeline;
+    l->sequence_parallel = l->split_backward = false;
+    l->micro_batch = l->virtual_stages = l->tensor_pieces = 1;
     l->schedule = SN_SCHEDULE_DEFAULT;
-    l->n_split = l->zero = 0;
+    l->expert = l->expert_chunks = 1;
+    l->n_split = l->zero = l->zero_node = l->zero_cache = l->expert_node = l->expert_tensor = 0;
+    return tensor * pipeline == 1 || sn_config_check_layout(c, tensor * pipeline, why) == SN_OK;
+}
+
+/* One sample, whatever layout the run has: over its tensor ranks, if their number divides that of the
+ * ranks, else over as many as the model takes; pipeline stages have the rest. */
+static enum sn_status set_one_sample(struct sn_config *c, int ranks, struct sn_err *err)
+{
+    int run = c->layout.tensor;
+    struct sn_err why, last;
+    if (run > 1 && ranks % run == 0 && set_one_sample_over(c, run, ranks / run, &why))
+        return SN_OK;
+    for (int tensor = ranks; tensor > 0; tensor--)
+        if (ranks % tensor == 0 && set_one_sample_over(c, tensor, ranks / tensor, &last))
+            return SN_OK;
+    return sn_fail(
+        err, SN_EINPUT,
+        "--generate: %d heads and %d layers are not shared out over %d ranks (%s); start "
+        "one, or a number that divides one of the two",
+        c->model.heads, c->model.layers, ranks, last.text);
 }
 
 /* Requests share samples, and do not see each other. */
@@ -224,7 +251,7 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
     if (!sn_train_generate_wanted(&l->generate))
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
     if (sn_train_generate_wanted(&l->generate))
-        set_one_rank(&c->layout);
+        SN_TRY(set_one_sample(c, ranks, err));
     if (l->score.file)
         SN_TRY(set_score(c, err));
     if (sn_train_generate_wanted(&l->generate) || l->score.file || l->tune ||
@@ -237,8 +264,6 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
     if (l->replay.step > c->train.steps)
         return sn_fail(err, SN_EINPUT, "--replay: step %lld; the run has %lld (train.steps)",
                        l->replay.step, (long long)c->train.steps);
-    if (sn_train_generate_wanted(&l->generate) && ranks > 1)
-        return sn_fail(err, SN_EINPUT, "--generate: started with %d ranks; start one", ranks);
     return sn_resolve_layout(c, ranks, err);
 }
 

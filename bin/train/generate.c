@@ -196,14 +196,12 @@ static void print_token(void *self, int32_t token)
     (void)fflush(stdout);
 }
 
+/* Sample, and print on rank 0. */
 static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c,
-                                 const struct sn_train_generate *g, struct page *page,
+                                 const struct sn_train_generate *g, struct page *page, bool prints,
                                  struct sn_err *err)
 {
     struct words *w = page->words;
-    SN_TRY(parse_prompt(w, page->prompt, page->n_prompt, c->model.vocab, err));
-    if (w->tokenizer) /* what of the decoded text is the prompt */
-        SN_TRY(show(page, true, err));
     struct sn_generate_options o = {.prompt = w->ids.p,
                                     .n_prompt = (int)w->ids.len,
                                     .tokens = (int)g->tokens,
@@ -221,33 +219,51 @@ static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c
         *err = page->err;
         st = err->status;
     }
-    if (st == SN_OK)
+    if (st == SN_OK && prints)
         begin(page); /* nothing followed */
     if (page->begun)
         (void)printf("\n");
     return st;
 }
 
+/* The prompt as tokens, on rank 0. */
+static enum sn_status read_prompt(struct page *page, char **loaded, const struct sn_config *c,
+                                  const struct sn_train_generate *g, struct sn_err *err)
+{
+    struct words *w = page->words;
+    SN_TRY(sn_train_find_tokenizer(&w->tokenizer, &w->of, c, g->tokenizer, err));
+    SN_TRY(find_stop(w, g, err));
+    if (g->file)
+        SN_TRY(sn_file_load(loaded, &page->n_prompt, g->file, err));
+    else
+        page->n_prompt = strlen(g->text);
+    page->prompt = g->file ? *loaded : g->text;
+    SN_TRY(parse_prompt(w, page->prompt, page->n_prompt, c->model.vocab, err));
+    return w->tokenizer ? show(page, true, err) /* what of the decoded text is the prompt */
+                        : SN_OK;
+}
+
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
-                                 const struct sn_train_generate *g, struct sn_err *err)
+                                 struct sn_comm *comm, const struct sn_train_generate *g,
+                                 struct sn_err *err)
 {
     struct words w = {.bytes = c->model.vocab == 256};
-    struct page page = {.prompt = g->text, .words = &w};
+    struct page page = {.words = &w};
     char *loaded = NULL;
-    if (g->file)
-        SN_TRY(sn_file_load(&loaded, &page.n_prompt, g->file, err));
-    else
-        page.n_prompt = strlen(g->text);
-    page.prompt = g->file ? loaded : g->text;
-    enum sn_status st = sn_data_tokenizer_of_run(&w.of, c, err);
+    bool is_first = comm->rank == 0;
+    enum sn_status st = is_first ? sn_data_tokenizer_of_run(&w.of, c, err) : SN_OK;
+    st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = sn_trainer_generate_open(t, &w.of, err);
+    if (st == SN_OK) {
+        st = is_first ? read_prompt(&page, &loaded, c, g, err) : SN_OK;
+        st = comm->ops->agree(comm, st, err);
+    }
+    bool agreed = st != SN_OK;
     if (st == SN_OK)
-        st = sn_train_find_tokenizer(&w.tokenizer, &w.of, c, g->tokenizer, err);
-    if (st == SN_OK)
-        st = find_stop(&w, g, err);
-    if (st == SN_OK)
-        st = write_text(t, c, g, &page, err);
+        st = write_text(t, c, g, &page, is_first, err);
+    if (!agreed && !err->agreed) /* what was written may have failed on rank 0 alone */
+        st = comm->ops->agree(comm, st, err);
     sn_tokenizer_destroy(w.tokenizer);
     sn_ids_fini(&w.ids);
     sn_free(loaded);

@@ -25,9 +25,10 @@ static inline bool sn_train_generate_wanted(const struct sn_train_generate *g)
     return g->text || g->file;
 }
 /* A prompt is text where a tokenizer is known. Else it is bytes for a vocabulary of 256, or decimal
- * numbers of tokens. */
+ * numbers of tokens. Collective: rank 0 reads it, and prints. */
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
-                                 const struct sn_train_generate *g, struct sn_err *err);
+                                 struct sn_comm *comm, const struct sn_train_generate *g,
+                                 struct sn_err *err);
 
 /* The run's tokenizer in *out: that of `option`, a file, or that of `of`, which is its data's or its
  * checkpoint's; where both are there they must be the same. Left as it is where nobody knows one. */

@@ -38,13 +38,14 @@ static bool requests_create(struct sn_exec *x, const struct sn_program *p)
     return x->requests != NULL;
 }
 
-/* Does it change weights, masters or moments? What codecs lost of gradients changes at any time: no
+/* Does it change weights, masters or moments? Gradients are none of them. What codecs lost of gradients changes at any time: no
  * save reads it beside a step. */
 static bool updates_state(const struct sn_job *j, const struct sn_op *op)
 {
     for (int o = 0; o < SN_MAX_OUT; o++) {
         int buf = op->out[o].buf;
-        if (buf < 0 || buf >= j->train.n_state_bufs || j->train.bufs[buf].bucket < 0)
+        if (buf < 0 || buf >= j->train.n_state_bufs || j->train.bufs[buf].bucket < 0 ||
+            j->train.bufs[buf].cls == SN_CLASS_GRAD)
             continue;
         if (sn_operand_is(&sn_op_row(op->kind)->out[o], SN_ROLE_UPDATED) &&
             buf != j->buckets[j->train.bufs[buf].bucket].feedback)
@@ -336,6 +337,27 @@ static enum sn_status run_schedule(struct sn_exec *x, const struct sn_program *p
     return SN_OK;
 }
 
+static enum sn_status settle(struct sn_exec *x, struct sn_err *err)
+{
+    SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
+    int places = x->first_request[x->job->train.next_id];
+    memset(x->requests, 0, (size_t)places * sizeof(*x->requests));
+    return SN_OK;
+}
+
+enum sn_status sn_exec_segments(struct sn_exec *x, const struct sn_program *p, struct sn_at at,
+                                struct sn_err *err)
+{
+    x->is_past_fence = false;
+    SN_TRY(x->backend->begin(x, p, false, err));
+    for (int s = 0; s < p->n_segments; s++) {
+        const struct sn_segment *c = &p->segments[s];
+        SN_TRY(walk(x, p, (const int[]){c->first, c->first + c->n}, at, err));
+    }
+    SN_TRY(x->backend->end(x, false, err));
+    return settle(x, err);
+}
+
 enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
                            const int64_t *first_sample, struct sn_err *err)
 {
@@ -345,11 +367,9 @@ enum sn_status sn_exec_run(struct sn_exec *x, const struct sn_program *p,
     SN_TRY(x->backend->begin(x, p, true, err));
     SN_TRY(run_schedule(x, p, first_sample, err));
     SN_TRY(x->backend->end(x, true, err));
-    SN_TRY(x->comm->ops->drain(x->comm, err)); /* the next program uses the same memory */
+    SN_TRY(settle(x, err));
     sn_timeline_finish(x);
     sn_meter_finish(x);
-    int places = x->first_request[x->job->train.next_id];
-    memset(x->requests, 0, (size_t)places * sizeof(*x->requests));
     return SN_OK;
 }
 

@@ -94,6 +94,10 @@ struct sn_at {
 };
 enum sn_status sn_exec_segment(struct sn_exec *x, const struct sn_program *p, int segment,
                                struct sn_at at, struct sn_err *err);
+/* Run all segments of a program, one after the other, and wait until what they send has arrived: of
+ * one that has no schedule for all of them (generate, generate_row). */
+enum sn_status sn_exec_segments(struct sn_exec *x, const struct sn_program *p, struct sn_at at,
+                                struct sn_err *err);
 
 /* Add to bytes[] what this rank sent in posted operations since the last call, by axis; through
  * channels of devices, which do not say, what their formulas give. */

@@ -246,7 +246,7 @@ static enum sn_status compile_set(struct sn_job *j, struct sn_err *err)
     if (j->text_only)
         return SN_OK;
     SN_TRY(compile_forward(j, &j->evaluate, err));
-    if (sn_grid_ranks(&j->grid) == 1) {
+    if (sn_grid_ranks(&j->grid) == 1 || j->generates) {
         /* Generation runs one sample, or a row of it; T is the only size in which the programs differ. */
         int64_t rows = j->rows;
         j->rows = j->config->model.seq;
@@ -344,6 +344,7 @@ static enum sn_status create_shards(struct sn_job *j, const struct sn_job_env *e
     j->dtype = c->train.precision;
     j->scores = env->scores;
     j->keeps_past = env->keeps_past;
+    j->generates = env->generates;
     j->row_scores = -1;
     SN_TRY(place_rank(j, env->rank, err));
     j->held = sn_config_holding(c);

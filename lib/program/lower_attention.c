@@ -42,10 +42,12 @@ static struct sn_op *core(const struct attention *a, struct sn_view o, int lse)
 /* Rows of what is kept of this attention: of the row asked for, or all. */
 static struct sn_view past(const struct attention *a, int64_t rows)
 {
-    const struct sn_model *m = a->e->job->model;
-    int buf = a->e->job->past;
+    const struct sn_job *j = a->e->job;
+    const struct sn_model *m = j->model;
+    int buf = j->past;
     for (int i = 0; &m->nodes[i] != a->n; i++)
-        buf += m->nodes[i].kind == SN_NODE_ATTENTION;
+        buf +=
+            m->nodes[i].kind == SN_NODE_ATTENTION && j->module_of_node[i] % j->stages == j->stage;
     struct sn_view v = sn_view_rows(a->e->p, buf, 0, rows);
     v.index = rows == 1 ? SN_AT_ROW : SN_AT_FIXED;
     return v;

@@ -205,7 +205,7 @@ struct sn_op {
     int waits_for; /* WAIT: id of the posted operation */
     bool at_row;   /* attr.position.row0 is the row asked for (generate_row) */
     bool per_slot; /* posts and waits of different slots are apart */
-    bool is_again;       /* of the forward pass, computed once more in the backward one */
+    bool is_again; /* of the forward pass, computed once more in the backward one */
     bool is_weight_grad; /* may be delayed with the weight gradients */
     bool is_input_grad;  /* of a move of the model: its gradient's */
     bool extra; /* of rows beyond the experts' window: neighbours that are are run together, once
@@ -357,8 +357,8 @@ struct sn_job {
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
     int sets;       /* which set of data each token is of; -1: nobody asks */
     bool scores;    /* sn_job_env */
-    bool keeps_past; /* sn_job_env */
-    int past;       /* buffers, one for each attention of the model, in its order: [S, k | v]; -1 */
+    bool keeps_past, generates; /* sn_job_env */
+    int past;       /* buffers, one for each attention here, in the model's order: [S, k | v]; -1 */
     int row_scores; /* buffer of `evaluate` where it scores and has the head, else -1: [T, 2] fp32,
                        each row's loss and how many words here are likelier (CROSS_ENTROPY) */
     int expert_load; /* [layers with experts, experts] fp32: what a step's tokens here chose; or -1 */
@@ -389,9 +389,9 @@ static inline struct sn_programs sn_job_programs(const struct sn_job *j)
 #define SN_LIBRARY_BYTES ((int64_t)32 << 20)
 
 /* Compile the set {train, evaluate, generate, generate_row} of one rank for a resolved configuration
- * (layout.data set). `generate` is empty unless the job has one rank, `generate_row`, which computes one
- * row of its window over what it has left in `past`, unless that is asked for, too. `config`, `model` and
- * `ops` are borrowed. Caller destroys *out. */
+ * (layout.data set). `generate` is empty unless the job has one rank or that is asked for,
+ * `generate_row`, which computes one row of its window over what it has left in `past`, unless that
+ * is asked for, too. `config`, `model` and `ops` are borrowed. Caller destroys *out. */
 struct sn_job_env {
     const struct sn_config *config;
     const struct sn_model *model;
@@ -400,6 +400,8 @@ struct sn_job_env {
     int rank;    /* in the grid */
     bool scores; /* `evaluate` keeps what each row gives (row_scores) */
     bool keeps_past; /* `generate` keeps its keys and values, for `generate_row` */
+    bool
+        generates; /* `generate` also on several ranks: tensor and pipeline ranks alone, rows whole */
 };
 enum sn_status sn_job_create(struct sn_job **out, const struct sn_job_env *env, struct sn_err *err);
 /* The train program alone, live ranges but no offsets of temporaries: its text can be read, not

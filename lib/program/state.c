@@ -118,7 +118,7 @@ static void experts_load(struct sn_job *j, struct sn_program *p)
                       "agreed");
 }
 
-/* Of one sample, which is what text is generated in. */
+/* Of one sample, which is what text is generated in, and of the attentions here. */
 static void past(struct sn_job *j, struct sn_program *p)
 {
     const struct sn_model *m = j->model;
@@ -126,7 +126,7 @@ static void past(struct sn_job *j, struct sn_program *p)
     j->past = j->keeps_past ? p->n_bufs : -1;
     for (int i = 0; i < m->n_nodes && j->keeps_past; i++) {
         const struct sn_attention_attr *a = &m->nodes[i].attr.attention;
-        if (m->nodes[i].kind == SN_NODE_ATTENTION)
+        if (m->nodes[i].kind == SN_NODE_ATTENTION && j->module_of_node[i] % j->stages == j->stage)
             (void)sn_buffer_add(p, SN_CLASS_PAST, j->dtype, j->config->model.seq,
                                 heads * (a->head_dim + sn_v_dim(a)), "%s.past", m->nodes[i].point);
     }

@@ -9,6 +9,9 @@
  * A window that is full moves on by a quarter of S, so that the next one has at least three quarters of it
  * behind it, and is computed anew: positions count from its begin. It lies where it does by the number of
  * tokens alone, the same with `past` and without.
+ *
+ * Of several ranks those with words of the head hand their logits to rank 0, which picks a token and tells the
+ * others.
  */
 #include "lib/train/trainer_state.h"
 
@@ -17,6 +20,7 @@
 #include "lib/base/rng.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The largest bound so that the tokens with logits above it, which are those above `floor`, weigh
  * `goal` together: by halving a range of values, without a sort. Without weights each has 1. */
@@ -114,18 +118,100 @@ static int64_t fill_window(struct window *w, const int32_t *tokens, int64_t n)
     return n - first - 1;
 }
 
-/* The logits behind n tokens. */
-static enum sn_status next_logits(struct sn_trainer *t, struct window *w, const int32_t *tokens,
-                                  int64_t n, const void **out, struct sn_err *err)
+/* --- words of all ranks ----------------------------------------------------------------------- */
+
+/* Words first .. first + n - 1 of the head are a rank's; n is 0 where it has none. */
+struct words {
+    int64_t first, n;
+};
+
+struct head {
+    bool is_here;
+    int64_t most;        /* words of a rank */
+    struct words *words; /* of all ranks, on rank 0 */
+    float *parts;        /* [ranks, most], on rank 0; elsewhere [most] */
+    float *logits;       /* of all words, on rank 0 */
+};
+
+static struct words words_here(const struct sn_job *j)
+{
+    const struct sn_model *m = j->model;
+    for (int i = 0; i < m->n_nodes; i++) {
+        int shard =
+            m->nodes[i].kind == SN_NODE_HEAD_LOSS && j->module_of_node[i] % j->stages == j->stage
+                ? j->first_shard[m->nodes[i].param[0]]
+                : -1;
+        if (shard >= 0)
+            return (struct words){j->shards[shard].tensor[0].from, j->shards[shard].tensor[0].n};
+    }
+    return (struct words){0, 0};
+}
+
+static void head_fini(struct head *h)
+{
+    sn_free(h->words);
+    sn_free(h->parts);
+    sn_free(h->logits);
+}
+
+static enum sn_status head_init(struct head *h, struct sn_trainer *t, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    struct words mine = words_here(t->job);
+    bool is_first = c->rank == 0;
+    *h = (struct head){.is_here = mine.n > 0};
+    h->words = is_first ? sn_alloc_n((size_t)c->size, sizeof(*h->words)) : NULL;
+    h->logits = is_first ? sn_alloc_n((size_t)t->env.config->model.vocab, sizeof(float)) : NULL;
+    bool good = !is_first || (h->words && h->logits);
+    SN_TRY(c->ops->agree(
+        c, good ? SN_OK : sn_fail(err, SN_ENOMEM, "generate: no memory for logits"), err));
+    SN_TRY(c->ops->gather(c, &mine, (int64_t)sizeof(mine), h->words, 0, err));
+    for (int r = 0; r < c->size && is_first; r++)
+        h->most = h->words[r].n > h->most ? h->words[r].n : h->most;
+    SN_TRY(c->ops->broadcast(c, &h->most, (int64_t)sizeof(h->most), 0, err));
+    h->parts = sn_alloc_n((size_t)(is_first ? c->size * h->most : h->most), sizeof(float));
+    return c->ops->agree(
+        c, h->parts ? SN_OK : sn_fail(err, SN_ENOMEM, "generate: no memory for logits"), err);
+}
+
+/* The logits of all words, on rank 0, of what ranks have computed of them. */
+static enum sn_status collect(struct head *h, struct sn_trainer *t, const float *here,
+                              struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    float *mine =
+        c->rank == 0 ? h->logits : h->parts; /* room that is written below, or is not read */
+    struct words w = words_here(t->job);
+    if (h->is_here)
+        memcpy(mine, here, (size_t)w.n * sizeof(float));
+    SN_TRY(c->ops->gather(c, mine, h->most * (int64_t)sizeof(float), c->rank == 0 ? h->parts : NULL,
+                          0, err));
+    for (int r = 0; r < c->size && c->rank == 0; r++)
+        memcpy(h->logits + h->words[r].first, h->parts + r * h->most,
+               (size_t)h->words[r].n * sizeof(float));
+    return SN_OK;
+}
+
+/* --- token after token ------------------------------------------------------------------------ */
+
+/* The logits behind n tokens, on rank 0. */
+static enum sn_status next_logits(struct sn_trainer *t, struct head *h, struct window *w,
+                                  const int32_t *tokens, int64_t n, const float **out,
+                                  struct sn_err *err)
 {
     const struct sn_job *j = t->job;
     struct sn_at at = {.micros = 1, .row = fill_window(w, tokens, n)};
     bool one = j->keeps_past && w->rows > 0 && at.row == w->rows;
     const struct sn_program *p = one ? &j->generate_row : &j->generate;
-    for (int s = 0; s < 2; s++) /* forward, head */
-        SN_TRY(sn_exec_segment(t->exec, p, s, at, err));
+    const void *here = NULL;
+    SN_TRY(sn_exec_segments(t->exec, p, at, err)); /* from another stage, forward, head */
     w->rows = at.row + 1;
-    return sn_exec_fetch(t->exec, p, p->logits, out, err);
+    if (h->is_here)
+        SN_TRY(sn_exec_fetch(t->exec, p, p->logits, &here, err));
+    if (t->env.comm->size > 1)
+        SN_TRY(collect(h, t, here, err));
+    *out = t->env.comm->size > 1 ? h->logits : here;
+    return SN_OK;
 }
 
 static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_generate_options *o,
@@ -142,23 +228,32 @@ static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_g
                                      "--generate: the prompt is empty; give it at least one token");
 }
 
+/* What rank 0 was asked for, on all ranks. */
+struct text {
+    int32_t *tokens;
+    int64_t prompt, total;
+    int32_t stop;
+};
+
 static enum sn_status continue_text(struct sn_trainer *t, const struct sn_generate_options *o,
-                                    int32_t *tokens, double *weight, struct sn_err *err)
+                                    struct head *h, const struct text *x, double *weight,
+                                    struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    int64_t seq = c->model.seq;
-    for (int i = 0; i < o->n_prompt; i++)
-        tokens[i] = o->prompt[i];
-    struct window w = {.ids = sn_exec_address(t->exec, &t->job->train, t->job->ids), .seq = seq};
-    const void *logits = NULL;
+    struct sn_comm *comm = t->env.comm;
+    struct window w = {.ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
+                       .seq = c->model.seq};
+    const float *logits = NULL;
     uint64_t key = sn_rng_key(o->seed, "generate");
-    int64_t total = (int64_t)o->n_prompt + o->tokens;
-    for (int64_t n = o->n_prompt; n < total; n++) {
-        SN_TRY(next_logits(t, &w, tokens, n, &logits, err));
-        tokens[n] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
-        if (tokens[n] == o->stop)
+    for (int64_t n = x->prompt; n < x->total; n++) {
+        SN_TRY(next_logits(t, h, &w, x->tokens, n, &logits, err));
+        if (comm->rank == 0)
+            x->tokens[n] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
+        SN_TRY(comm->ops->broadcast(comm, &x->tokens[n], (int64_t)sizeof(*x->tokens), 0, err));
+        if (x->tokens[n] == x->stop)
             break;
-        o->emit(o->self, tokens[n]);
+        if (comm->rank == 0)
+            o->emit(o->self, x->tokens[n]);
     }
     return SN_OK;
 }
@@ -170,10 +265,11 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
     t->state.config_hash = 0; /* of course it was saved under other settings */
     t->state.tokenizer = *tokenizer;
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
-    SN_TRY(sn_trainer_publish(t, err));
-    if (t->state.scalars.step == 0 && !c->train.init_from[0])
-        return sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
-                       c->path);
+    enum sn_status st = sn_trainer_publish(t, err);
+    if (st == SN_OK && t->state.scalars.step == 0 && !c->train.init_from[0])
+        st = sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
+                     c->path);
+    SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
     if (t->env.comm->rank == 0)
         *tokenizer = t->state.tokenizer;
     return SN_OK;
@@ -189,22 +285,48 @@ static void say_how(const struct sn_job *j)
         sn_log(SN_LOG_INFO, "generate: each token computes its whole window (--no-cache)");
 }
 
+/* The prompt of rank 0, and room for what follows it, on all ranks. */
+static enum sn_status share_text(struct text *x, struct sn_trainer *t,
+                                 const struct sn_generate_options *o, struct sn_err *err)
+{
+    struct sn_comm *c = t->env.comm;
+    if (c->rank == 0)
+        *x = (struct text){
+            .prompt = o->n_prompt, .total = (int64_t)o->n_prompt + o->tokens, .stop = o->stop};
+    SN_TRY(c->ops->broadcast(c, x, (int64_t)sizeof(*x), 0, err));
+    x->tokens = sn_alloc_n((size_t)x->total, sizeof(*x->tokens));
+    enum sn_status st = x->tokens ? SN_OK
+                                  : sn_fail(err, SN_ENOMEM, "generate: no memory for %lld tokens",
+                                            (long long)x->total);
+    SN_TRY(c->ops->agree(c, st, err));
+    for (int64_t i = 0; i < x->prompt && c->rank == 0; i++)
+        x->tokens[i] = o->prompt[i];
+    return c->ops->broadcast(c, x->tokens, x->prompt * (int64_t)sizeof(*x->tokens), 0, err);
+}
+
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    SN_TRY(check_prompt(t, o, err));
-    say_how(t->job);
-    int64_t total = (int64_t)o->n_prompt + o->tokens;
-    int32_t *tokens = sn_alloc_n((size_t)total, sizeof(*tokens));
-    double *weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight));
-    enum sn_status st =
-        tokens && weight
-            ? SN_OK
-            : sn_fail(err, SN_ENOMEM, "generate: no memory for %lld tokens", (long long)total);
+    struct sn_comm *comm = t->env.comm;
+    struct head h = {0};
+    struct text x = {.tokens = NULL};
+    double *weight = NULL;
+    enum sn_status st = comm->rank == 0 ? check_prompt(t, o, err) : SN_OK;
+    if (st == SN_OK && comm->rank == 0 &&
+        !(weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight))))
+        st = sn_fail(err, SN_ENOMEM, "generate: no memory for %d words", c->model.vocab);
+    st = comm->ops->agree(comm, st, err);
+    if (st == SN_OK && comm->rank == 0)
+        say_how(t->job);
     if (st == SN_OK)
-        st = continue_text(t, o, tokens, weight, err);
-    sn_free(tokens);
+        st = share_text(&x, t, o, err);
+    if (st == SN_OK)
+        st = head_init(&h, t, err);
+    if (st == SN_OK)
+        st = continue_text(t, o, &h, &x, weight, err);
+    head_fini(&h);
+    sn_free(x.tokens);
     sn_free(weight);
     return st;
 }

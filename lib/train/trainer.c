@@ -51,9 +51,14 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
     SN_TRY(sn_model_create(&t->model, &c->model, &c->train, err));
-    struct sn_job_env env = {
-        c,           t->model, t->env.ops, t->env.threads, t->env.comm->rank, t->env.scores,
-        t->env.keeps_past};
+    struct sn_job_env env = {.config = c,
+                             .model = t->model,
+                             .ops = t->env.ops,
+                             .threads = t->env.threads,
+                             .rank = t->env.comm->rank,
+                             .scores = t->env.scores,
+                             .keeps_past = t->env.keeps_past,
+                             .generates = t->env.generates};
     SN_TRY(sn_job_create(&t->job, &env, err));
     t->batch = sn_batch_sizes(&c->train) - 1;
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));

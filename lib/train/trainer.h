@@ -43,7 +43,8 @@ struct sn_trainer_env {
     struct sn_attempt *attempt; /* is told where it goes on, what is passed over; NULL: none is */
     int threads;
     bool scores;                   /* sn_trainer_score will follow */
-    bool keeps_past; /* sn_trainer_generate will, and keeps keys and values: a token is one row */
+    bool generates;                /* sn_trainer_generate will follow */
+    bool keeps_past;               /* and keeps keys and values: a token is one row */
     const struct sn_machine *pace; /* NULL: compute; else see sn_exec_set_pace: nothing is learnt */
     /* Ends the process, when a rank of several is stuck and this one's own thread does not come
      * back (struct sn_solo_env); NULL: abort(), as in tests. */
@@ -82,12 +83,13 @@ const struct sn_job *sn_trainer_job(const struct sn_trainer *t);
 double sn_trainer_stepping(const struct sn_trainer *t);
 struct sn_exec *sn_trainer_exec(struct sn_trainer *t);
 
-/* Before sn_trainer_generate, on one rank, or sn_trainer_score: load the newest checkpoint. `tokenizer` is
+/* Before sn_trainer_generate or sn_trainer_score: load the newest checkpoint. `tokenizer` is
  * that of the run's data, or, where it has no file, becomes the checkpoint's; another one there is SN_EINPUT.
  * Collective; only rank 0's tokenizer is asked for. */
 enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
                                         struct sn_err *err);
-/* Sampling from it (generate.c). Tokens go to `emit` one by one. */
+/* Sampling from it (generate.c), in a layout of tensor and pipeline ranks alone whose rows are whole.
+ * Collective; the options are rank 0's. Tokens go to its `emit` one by one. */
 struct sn_generate_options {
     const int32_t *prompt; /* copied before the first token is given */
     int n_prompt;          /* 1 .. */
