@@ -5,6 +5,7 @@
 #define SN_BIN_CONVERT_H
 
 #include "bin/ranks.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/err.h"
 #include "lib/comm/comm.h"
 
@@ -33,6 +34,7 @@ struct sn_convert_line {
     double noise;
     bool delink, fresh, json;
     bool merge, is_peft, ema;
+    struct sn_prune prune; /* n_targets 0: not */
 };
 
 /* Do it; every rank calls. *found: --verify found faults, or --diff differences. */

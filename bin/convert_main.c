@@ -28,6 +28,10 @@ static const char usage[] =
     "  --to peft            write the adapters of train.lora alone, as PEFT reads them\n"
     "  --merge              put adapters into the weights that they adapt\n"
     "  --ema                take the averages of weights (train.ema) as the weights\n"
+    "  --sparse 2:4|SHARE   of each row of --targets the largest values stay, the others become "
+    "0:\n"
+    "                       two of each four, or that share of them\n"
+    "  --targets NAMES      of --sparse: patterns of matrices, with commas between them\n"
     "  --from safetensors   SRC is a directory of such files\n"
     "  --dtype TYPE         of the weights written: fp32, bf16, fp16 (default: as in SRC)\n"
     "  --grow Nx            every width times N, the model's function unchanged\n"
@@ -61,6 +65,8 @@ enum {
     DELINK,
     MERGE,
     EMA,
+    SPARSE,
+    TARGETS,
     UPCYCLE,
     TOP_K,
     SHARD_SIZE,
@@ -93,6 +99,16 @@ static enum sn_status parse_dtype(int *out, struct sn_err *err)
     return sn_fail(err, SN_EINPUT, "--dtype: '%s' is no type; want fp32, bf16 or fp16", optarg);
 }
 
+static enum sn_status parse_to(struct sn_convert_line *l, struct sn_err *err)
+{
+    l->mode = SN_CONVERT_EXPORT;
+    l->is_peft = strcmp(optarg, "peft") == 0;
+    return l->is_peft || strcmp(optarg, "safetensors") == 0
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT, "--to: '%s' is no format; want safetensors or peft",
+                         optarg);
+}
+
 /* "2x" or "2" */
 static enum sn_status parse_grow(int *out, struct sn_err *err)
 {
@@ -123,6 +139,34 @@ static enum sn_status parse_noise(double *out, struct sn_err *err)
     return SN_OK;
 }
 
+static enum sn_status parse_sparse(struct sn_prune *out, struct sn_err *err)
+{
+    char *end;
+    out->density = strtod(optarg, &end);
+    out->is_2_4 = strcmp(optarg, "2:4") == 0;
+    if (out->is_2_4 || (end != optarg && !*end && out->density > 0 && out->density < 1))
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "--sparse: '%s' is no share; want 2:4, or a number between 0 and 1 such as 0.5",
+                   optarg);
+}
+
+/* Cuts the argument where its commas are. */
+static enum sn_status parse_targets(struct sn_prune *out, struct sn_err *err)
+{
+    char *rest = NULL;
+    out->n_targets = 0;
+    for (char *t = strtok_r(optarg, ",", &rest); t; t = strtok_r(NULL, ",", &rest)) {
+        if (out->n_targets == SN_PRUNE_TARGETS)
+            return sn_fail(err, SN_EINPUT, "--targets: more than %d patterns", SN_PRUNE_TARGETS);
+        out->target[out->n_targets++] = t;
+    }
+    return out->n_targets > 0 ? SN_OK
+                              : sn_fail(err, SN_EINPUT,
+                                        "--targets: names nothing; want patterns such as "
+                                        "'*.ffn.*.weight,*.attn.*.weight'");
+}
+
 static enum sn_status parse_option(int code, char **argv, struct options *o, struct sn_err *err)
 {
     struct sn_convert_line *l = &o->line;
@@ -133,12 +177,7 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         l->layout = optarg;
         return SN_OK;
     case TO:
-        l->mode = SN_CONVERT_EXPORT;
-        l->is_peft = strcmp(optarg, "peft") == 0;
-        return l->is_peft || strcmp(optarg, "safetensors") == 0
-                   ? SN_OK
-                   : sn_fail(err, SN_EINPUT, "--to: '%s' is no format; want safetensors or peft",
-                             optarg);
+        return parse_to(l, err);
     case FROM:
         l->is_foreign = true;
         return strcmp(optarg, "safetensors") == 0
@@ -159,6 +198,10 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
     case EMA:
         l->ema = true;
         return SN_OK;
+    case SPARSE:
+        return parse_sparse(&l->prune, err);
+    case TARGETS:
+        return parse_targets(&l->prune, err);
     case UPCYCLE:
         return parse_experts("--upcycle", 2, &l->upcycle, err);
     case TOP_K:
@@ -209,11 +252,12 @@ static enum sn_status check_options(const struct options *o, const struct option
 {
     static const unsigned allowed[] = {
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
-                              BIT(DELINK) | BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE) | BIT(TOP_K) |
-                              BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
+                              BIT(DELINK) | BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(TARGETS) |
+                              BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(SHARD_SIZE) |
-                              BIT(NAMES) | BIT(BESIDE) | BIT(MEMORY) | BIT(JSON),
+                              BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(TARGETS) | BIT(UPCYCLE) |
+                              BIT(TOP_K) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE) |
+                              BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
         [SN_CONVERT_VERIFY] = BIT(VERIFY) | BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_DIFF] = BIT(DIFF) | BIT(MEMORY) | BIT(JSON)};
@@ -223,7 +267,7 @@ static enum sn_status check_options(const struct options *o, const struct option
                                        [SN_CONVERT_VERIFY] = "--verify",
                                        [SN_CONVERT_DIFF] = "--diff"};
     static const unsigned change = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) |
-                                   BIT(MERGE) | BIT(EMA) | BIT(UPCYCLE);
+                                   BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(UPCYCLE);
     enum sn_convert_mode mode = o->line.mode;
     for (int i = 0; names[i].name; i++)
         if (o->given & ~allowed[mode] & BIT(names[i].val))
@@ -233,11 +277,16 @@ static enum sn_status check_options(const struct options *o, const struct option
         return sn_fail(
             err, SN_EINPUT,
             "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-            "--from, --dtype, --grow, --delink, --merge, --ema, --upcycle");
+            "--from, --dtype, --grow, --delink, --merge, --ema, --sparse, --upcycle");
+    if (!(o->given & BIT(SPARSE)) != !(o->given & BIT(TARGETS)))
+        return sn_fail(
+            err, SN_EINPUT,
+            "--sparse and --targets say together what becomes sparse; name both, such as "
+            "--sparse 0.5 --targets '*.ffn.*.weight'");
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
-    static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(UPCYCLE) |
-                                       BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
+    static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(SPARSE) |
+                                       BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
     for (int i = 0; o->line.is_peft && names[i].name; i++)
         if (o->given & of_weights & BIT(names[i].val))
             return sn_fail(err, SN_EINPUT, "--%s does not go with --to peft; leave it out",
@@ -275,6 +324,8 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"delink", no_argument, NULL, DELINK},
                                           {"merge", no_argument, NULL, MERGE},
                                           {"ema", no_argument, NULL, EMA},
+                                          {"sparse", required_argument, NULL, SPARSE},
+                                          {"targets", required_argument, NULL, TARGETS},
                                           {"upcycle", required_argument, NULL, UPCYCLE},
                                           {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},

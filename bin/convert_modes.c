@@ -64,6 +64,10 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
         st = sn_source_upcycle(&changed, &s, l->upcycle, l->top_k, err);
         s = st == SN_OK ? changed : s;
     }
+    if (st == SN_OK && l->prune.n_targets > 0) {
+        st = sn_source_prune(&changed, &s, &l->prune, err);
+        s = st == SN_OK ? changed : s;
+    }
     if (st == SN_OK)
         *out = s;
     else

@@ -140,6 +140,19 @@ static void json_ramp(struct sn_str *out, const struct sn_plan_row *r)
     sn_str_add(out, "], ");
 }
 
+/* What train.sparse leaves. */
+static void json_sparse(struct sn_str *out, const struct sn_job *j)
+{
+    struct sn_sparsity x = {0};
+    if (j)
+        sn_model_sparsity(&x, j->model, &j->config->model);
+    if (x.matrices > 0)
+        sn_str_add(out,
+                   "\"sparse\": {\"matrices\": %d, \"values\": %lld, \"kept\": %lld, "
+                   "\"flops_fraction\": %.9g}, ",
+                   x.matrices, (long long)x.values, (long long)x.kept, x.flops);
+}
+
 /* What attention sees in the first steps, and the FLOPs of all of them. */
 static void json_curriculum(struct sn_str *out, const struct sn_job *j)
 {
@@ -275,6 +288,7 @@ void sn_plan_json(struct sn_str *out, const struct sn_plan_row *r)
     json_traffic(out, p, r->machine);
     json_ramp(out, r);
     json_curriculum(out, r->job);
+    json_sparse(out, r->job);
     if (p->snapshot_traffic)
         sn_str_add(out, "\"snapshot_bytes\": %lld, ", (long long)p->snapshot_traffic);
     json_time(out, &p->stage, p->again);

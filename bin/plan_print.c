@@ -180,6 +180,17 @@ static void text_curriculum(const struct sn_job *j)
     }
 }
 
+static void text_sparse(const struct sn_job *j)
+{
+    struct sn_sparsity x;
+    sn_model_sparsity(&x, j->model, &j->config->model);
+    if (x.matrices > 0)
+        (void)printf(
+            "sparse: %d matrices of %lld values, at most %lld of them not 0; %.1f %% of the "
+            "model's FLOPs have no 0 as a factor (all are computed, and counted in MFU)\n",
+            x.matrices, (long long)x.values, (long long)x.kept, 100 * x.flops);
+}
+
 /* What each kind of message is coded with, and what that changes. */
 static void text_codecs(const struct sn_plan_report *r)
 {
@@ -317,6 +328,7 @@ static void text_plan(const struct sn_plan_report *r)
     text_time(r);
     text_ramp(r);
     text_curriculum(r->stages->job[0]);
+    text_sparse(r->stages->job[0]);
     text_memory(&p->memory);
     text_traffic(r);
     text_codecs(r);

@@ -240,6 +240,8 @@
  * AVERAGE       0 p[1,N] f32                              0 e[1,N] f32 (read and written)
  *               no-op when scalars.ok is 0; e += (1 - beta1) (p - e), and e = p of the first update
  *               (adam_count 1), in fp32 with (float)(1 - beta1)
+ * PRUNE         0 p[1,N] f32                              0 g[1,N] (read and written)
+ *               g = 0 where p is 0 (train.sparse), whatever it was
  * ROUTER_BIAS   0 counts[L,E] f32                         0 b[L,E] f32 (read and written) -
  *               b[l,e] += rate sign(mean of counts[l] - counts[l,e]); nothing where they are equal;
  *               no-op when scalars.ok is 0
@@ -301,7 +303,7 @@
     X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
     X(COMBINE, combine) X(COMBINE_DW, combine_dw) X(EXPERT_GEMM, expert_gemm)                      \
     X(SQ_NORM, sq_norm) X(CLIP_SCALE, clip_scale) SN_UPDATE_KINDS(X) X(AVERAGE, average)           \
-    X(ROUTER_BIAS, router_bias)                                                                    \
+    X(PRUNE, prune) X(ROUTER_BIAS, router_bias)                                                    \
     X(ENCODE, encode) X(DECODE, decode) X(ORTHOGONALISE, orthogonalise)
 /* clang-format on */
 
@@ -386,6 +388,7 @@ enum { SN_EXPERT_GEMM_A, SN_EXPERT_GEMM_B, SN_EXPERT_GEMM_BOUNDS, SN_EXPERT_GEMM
 enum { SN_SQ_NORM_G };
 enum { SN_UPDATE_G, SN_UPDATE_P = 0, SN_UPDATE_M, SN_UPDATE_V, SN_UPDATE_W }; /* of optimizers */
 enum { SN_AVERAGE_P, SN_AVERAGE_E = 0 };
+enum { SN_PRUNE_P, SN_PRUNE_G = 0 };
 enum { SN_ROUTER_BIAS_COUNTS, SN_ROUTER_BIAS_BIAS = 0 };
 enum { SN_ENCODE_X, SN_ENCODE_MINUS, SN_ENCODE_STREAMS = 0, SN_ENCODE_LOST };
 enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };

@@ -88,6 +88,19 @@ bool sn_source_has_adapters(const struct sn_source *s);
 /* The averages of weights (train.ema) as the weights, and nothing else. A source without them is SN_EINPUT.
  * Ownership as above. */
 enum sn_status sn_source_average(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
+
+enum { SN_PRUNE_TARGETS = 64 };
+/* What sn_source_prune leaves of each row of the matrices that a pattern names. */
+struct sn_prune {
+    bool is_2_4;    /* two of each four neighbours; else: */
+    double density; /* the share of a row */
+    int n_targets;
+    const char *target[SN_PRUNE_TARGETS]; /* name patterns (* and ?); borrowed while it is open */
+};
+/* Those of the largest magnitude; the others are 0, in the optimizer's state, too. A pattern without
+ * a matrix is SN_EINPUT. Ownership as above. */
+enum sn_status sn_source_prune(struct sn_source *out, struct sn_source *inner,
+                               const struct sn_prune *how, struct sn_err *err);
 /* HyperCloning (arXiv 2409.12903): every width times n, the function unchanged. Weights tile(W, n x
  * n) / n; embeddings and biases and norms tiled; head tiled / n (tied: final_norm carries the 1/n);
  * heads and kv_heads times n at the same head_dim. exp_avg and exp_avg_sq follow the gradients'

@@ -154,3 +154,38 @@ SN_KERNEL(sn_average)
     }
     return 0;
 }
+
+/* Gradients as words of their size: 0 is 0 in all of them. */
+#define PRUNE(word, bits)                                                                          \
+    static void prune_##bits(const float *restrict p, word *restrict g, int64_t first,             \
+                             int64_t end)                                                          \
+    {                                                                                              \
+        _Pragma("omp simd") for (int64_t i = first; i < end; i++) g[i] = p[i] == 0.0f ? 0 : g[i];  \
+    }
+PRUNE(uint16_t, 16)
+PRUNE(uint32_t, 32)
+PRUNE(uint64_t, 64)
+#undef PRUNE
+
+/* 12 bytes a parameter of fp32. */
+SN_KERNEL(sn_prune)
+{
+    const struct sn_mat *g = &a->out[SN_PRUNE_G];
+    const float *p = a->in[SN_PRUNE_P].p;
+#pragma omp parallel num_threads(sn_team(threads, g->cols))
+    {
+        int64_t first, end;
+        sn_share(g->cols, SN_TILE_COLS, omp_get_thread_num(), omp_get_num_threads(), &first, &end);
+        switch (sn_dtype_size(g->dtype)) {
+        case 2:
+            prune_16(p, g->p, first, end);
+            break;
+        case 4:
+            prune_32(p, g->p, first, end);
+            break;
+        default:
+            prune_64(p, g->p, first, end);
+        }
+    }
+    return 0;
+}

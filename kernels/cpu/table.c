@@ -89,6 +89,7 @@ const struct sn_ops SN_K(sn_cpu_table) = {
             [SN_OP_SQ_NORM] = SN_R(sn_sq_norm),
             [SN_OP_CLIP_SCALE] = SN_R(sn_clip_scale),
             [SN_OP_AVERAGE] = SN_R(sn_average),
+            [SN_OP_PRUNE] = SN_R(sn_prune),
             [SN_OP_ROUTER_BIAS] = SN_R(sn_router_bias),
             [SN_OP_ENCODE] = SN_R(sn_encode),
             [SN_OP_DECODE] = SN_R(sn_decode),

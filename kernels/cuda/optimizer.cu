@@ -216,3 +216,28 @@ SN_CUDA_OP(average)
         return sn_launch(cx, average<sn_vec<float>>, sn_shape_line(sn_ceil_div(n, 4)), *a);
     return sn_launch(cx, average<sn_any>, sn_shape_line(n), *a);
 }
+
+template <class W> /* words of a gradient's size: 0 is 0 in all of them */
+static __global__ void __launch_bounds__(SN_BLOCK) prune(const struct sn_args a)
+{
+    const float *p = (const float *)a.in[SN_PRUNE_P].p;
+    W *g = (W *)a.out[SN_PRUNE_G].p;
+    int64_t n = a.out[SN_PRUNE_G].cols;
+    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = at; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        if (p[i] == 0.0f)
+            g[i] = 0;
+}
+
+SN_CUDA_OP(prune)
+{
+    const struct sn_mat *g = &a->out[SN_PRUNE_G];
+    switch (sn_dtype_size(g->dtype)) {
+    case 2:
+        return sn_launch(cx, prune<uint16_t>, sn_shape_line(g->cols), *a);
+    case 4:
+        return sn_launch(cx, prune<uint32_t>, sn_shape_line(g->cols), *a);
+    default:
+        return sn_launch(cx, prune<uint64_t>, sn_shape_line(g->cols), *a);
+    }
+}

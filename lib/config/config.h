@@ -130,6 +130,15 @@ struct sn_groups_config {
     struct sn_floats weight_decay; /* empty: as all others' */
 };
 
+/* Matrices whose zeros stay zeros (train.sparse, lib/model/sparse.c; rules_patterns.c). */
+enum sn_sparse_kind { SN_SPARSE_UNSTRUCTURED, SN_SPARSE_2_4 };
+struct sn_sparse_config {
+    int n_targets; /* name patterns of their tensors; 0: there are none */
+    char targets[SN_FREEZE_MAX][SN_NAME_MAX];
+    enum sn_sparse_kind kind;
+    double density; /* of unstructured ones: how many of their values are not 0, at most */
+};
+
 /* Hyperparameters that are those of a narrower model (rules_mup.c). */
 struct sn_mup_config {
     int base_width;    /* its model.hidden; 0: none */
@@ -173,6 +182,7 @@ struct sn_train_config {
     int n_freeze;
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];
     struct sn_groups_config groups;
+    struct sn_sparse_config sparse;
     struct sn_mup_config mup;
     struct sn_lora_config lora;
 };
@@ -423,6 +433,8 @@ int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS]);
 /* As what the frozen matrices of products are held; NULL: as values. */
 const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l);
+/* Has what a coding of weights gives the zeros of what it is given? Sparse weights want it. */
+bool sn_coding_keeps_zeros(const struct sn_coding *z);
 /* As with layout.compress: none. */
 void sn_compress_nothing(struct sn_layout_config *l);
 /* The same of messages of replicas in two levels, between nodes or inside: as many. */

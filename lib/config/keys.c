@@ -21,6 +21,9 @@ _Static_assert(offsetof(struct sn_train_config, freeze) ==
 _Static_assert(offsetof(struct sn_groups_config, names) ==
                    offsetof(struct sn_groups_config, n_names) + offsetof(struct sn_words, word),
                "a list of names lies as struct sn_words does");
+_Static_assert(offsetof(struct sn_sparse_config, targets) ==
+                   offsetof(struct sn_sparse_config, n_targets) + offsetof(struct sn_words, word),
+               "a list of names lies as struct sn_words does");
 _Static_assert(offsetof(struct sn_train_config, init_changes) ==
                    offsetof(struct sn_train_config, n_init_changes) +
                        offsetof(struct sn_words, word),
@@ -72,6 +75,7 @@ static const char *const documents[] = {"together", "apart", NULL};
 static const char *const losses[] = {"all", "mask", NULL};
 static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_scalings[] = {"none", "tensorwise", "blockwise", NULL};
+static const char *const sparse_kinds[] = {"unstructured", "2:4", NULL};
 static const char *const bases[] = {"full", "int8", "int4", "nf4", NULL};
 static const char *const grad_dtypes[] = {"fp32", "bf16", NULL};
 static const char *const overlaps[] = {"none", "auto", NULL};
@@ -378,6 +382,13 @@ const struct sn_key sn_keys[] = {
         RANGE(1e-9L, 1e6L, NULL), DEFAULT("[]"), DECIDES, QUIET},
     {ROW("train.groups.weight_decay", FLOATS, AT(train.groups.weight_decay), "Decoupled weight decay of each group, vectors included; []: as others have (train.optimizer.weight_decay for matrices, else 0)."),
         RANGE(0, 10, NULL), DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("train.sparse", MAP, NONE, "Matrices that stay sparse: what is 0 when the run begins is 0 for ever, by the zeros of train.init_from (sennit-convert --sparse makes some) or, of random weights, by lot.")},
+    {ROW("train.sparse.targets", WORDS, AT(train.sparse.n_targets), "Name patterns (* and ?) of the matrices of attention, feed-forward parts and experts that are sparse, such as *.ffn.*.weight."),
+        DEFAULT("[]"), DECIDES, QUIET},
+    {ROW("train.sparse.kind", ENUM, AT(train.sparse.kind), "2:4: of each four neighbours in a row (what one output reads) at most two are not 0, as sparse tensor cores want them; they are multiplied as dense ones all the same."),
+        NAMES(sparse_kinds), DEFAULT("unstructured"), DECIDES, QUIET},
+    {ROW("train.sparse.density", FLOAT, AT(train.sparse.density), "Of unstructured ones: the share of their values that is not 0. A run whose weights have more is refused."),
+        RANGE(0.0078125L, 1, NULL), DEFAULT("0.5"), DECIDES, QUIET},
     {ROW("train.lora", MAP, NONE, "Low-rank adapters (LoRA): y = x W^T + alpha / rank (x A^T) B^T. They alone are trained.")},
     {ROW("train.lora.rank", INT, AT(train.lora.r), "Rows of A and columns of B; 0: no adapters."),
         RANGE(0, 65536, NULL), DEFAULT("0"), DECIDES},

@@ -416,6 +416,7 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
                                      fp8_fits_precision,
                                      cudnn_fits,
                                      sn_rule_groups,
+                                     sn_rule_sparse,
                                      sn_rule_lora,
                                      sn_rule_data};
     SN_TRY(derive(c, s, err));

@@ -69,8 +69,10 @@ sn_rule sn_rule_experts_family, sn_rule_experts;
 enum sn_status sn_ramp_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
 /* What train.mup makes of the model (rules_mup.c). */
 enum sn_status sn_mup_derive(struct sn_config *c, const struct sn_settings *s, struct sn_err *err);
-/* What train.groups says of each of its names (rules_groups.c). */
+/* What train.groups says of each of its names (rules_patterns.c). */
 sn_rule sn_rule_groups;
+/* What zeros that stay go with (rules_patterns.c). */
+sn_rule sn_rule_sparse;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
 /* Over which ranks blocks of train.lora.base can be cut (the same). */

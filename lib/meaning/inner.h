@@ -230,7 +230,7 @@ sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_attention_rows, sn_rule
 sn_rule sn_rule_cross_entropy, sn_rule_ce_part;
 sn_rule sn_rule_zero, sn_rule_copy, sn_rule_add, sn_rule_scale, sn_rule_gate, sn_rule_gate_dx, sn_rule_act, sn_rule_act_dx,
     sn_rule_swiglu, sn_rule_swiglu_dx, sn_rule_noise, sn_rule_transpose;
-sn_rule sn_rule_sq_norm, sn_rule_clip_scale, sn_rule_update, sn_rule_average;
+sn_rule sn_rule_sq_norm, sn_rule_clip_scale, sn_rule_update, sn_rule_average, sn_rule_prune;
 /* Columns' sums of `slabs`, an operand of so many columns. */
 enum sn_status sn_column_sums(const struct sn_visit *s, const struct sn_slabs *slabs, int64_t cols,
                               struct sn_slabs *out);

@@ -11,6 +11,7 @@
 #define UPDATES(KIND, name) [SN_OP_##KIND] = sn_rule_update,
 static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_AVERAGE] = sn_rule_average,
+    [SN_OP_PRUNE] = sn_rule_prune,
     SN_UPDATE_KINDS(UPDATES) /* of optimizers */
         [SN_OP_ZERO] = sn_rule_zero,
     [SN_OP_COPY] = sn_rule_copy,

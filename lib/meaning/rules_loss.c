@@ -295,6 +295,25 @@ enum sn_status sn_rule_average(const struct sn_visit *s)
     return st;
 }
 
+enum sn_status sn_rule_prune(const struct sn_visit *s)
+{
+    struct sn_slabs x = {0};
+    struct sn_zip z = {0};
+    enum sn_status st = sn_read_view(s, &s->op->out[SN_PRUNE_G], &x);
+    sn_zip_begin(&z, &x);
+    if (st == SN_OK)
+        st = sn_read(s, SN_PRUNE_P, &x);
+    if (st == SN_OK)
+        st = sn_zip_with(s, &z, &x, SN_DIM_BOTH);
+    if (st == SN_OK) {
+        sn_map(&z, sn_name(SN_OP_PRUNE, 0), &x);
+        st = sn_write_view(s, &s->op->out[SN_PRUNE_G], SN_ACC_WRITE, &x);
+    }
+    sn_slabs_fini(&x);
+    sn_zip_fini(&z);
+    return st;
+}
+
 enum sn_status sn_rule_update(const struct sn_visit *s)
 {
     struct sn_slabs x = {0};

@@ -53,4 +53,17 @@ void sn_lora_code(struct sn_model *m, const struct sn_train_config *t);
 enum sn_status sn_lora_check(const struct sn_model *m, const struct sn_train_config *t,
                              struct sn_err *err);
 
+/* sparse.c: what of a parameter is not 0, where train.sparse names it. */
+void sn_sparse_mark(struct sn_param *p, const struct sn_sparse_config *c);
+/* Does every pattern of train.sparse.targets match, and whole matrices of products alone? */
+enum sn_status sn_sparse_check(const struct sn_model *m, const struct sn_sparse_config *c,
+                               struct sn_err *err);
+/* Values of a sparse parameter that are not 0, at most. */
+int64_t sn_sparse_kept(const struct sn_param *p);
+/* Of the values of a node's matrices (1: they are dense). */
+double sn_sparse_share(const struct sn_model *m, const struct sn_node *n);
+/* Make what is dropped 0 in rows row .. row + rows - 1, all of one logical tensor. */
+void sn_sparse_begin(const struct sn_param *p, const struct sn_tensor *tensor, uint64_t seed,
+                     int64_t row, int64_t rows, float *out);
+
 #endif

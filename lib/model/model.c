@@ -135,6 +135,7 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     for (int i = 0; i < p->n_tensors; i++)
         if (frozen(b->train, p->tensor[i].name))
             p->trainable = false;
+    sn_sparse_mark(p, &b->train->sparse);
     *row = m->n_params + 1;
     return m->n_params++;
 }
@@ -209,6 +210,8 @@ enum sn_status sn_model_create(struct sn_model **out, const struct sn_model_conf
         st = check_groups(m, t, err);
     if (st == SN_OK)
         st = sn_lora_check(m, t, err);
+    if (st == SN_OK)
+        st = sn_sparse_check(m, &t->sparse, err);
     sn_lora_code(m, t);
     if (st != SN_OK) {
         sn_model_destroy(m);
@@ -283,8 +286,10 @@ int64_t sn_model_param_count(const struct sn_model *m)
 
 /* Every use of a matrix counts, so shared layers count as often as they run. Of what is frozen no
  * gradient is computed, nor of what lies before all that trains. keys: those that a token sees, on
- * average, in layers without a window and in those with one. */
-static double flops(const struct sn_model *m, const struct sn_model_config *c, const double keys[2])
+ * average, in layers without a window and in those with one. is_sparse: without products of what
+ * train.sparse has dropped. */
+static double flops(const struct sn_model *m, const struct sn_model_config *c, const double keys[2],
+                    bool is_sparse)
 {
     double sum = 0;
     bool upstream = false; /* something trains there */
@@ -293,7 +298,8 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, c
         bool trains = false;
         for (int k = 0; k < 2; k++)
             trains = trains || (n->param[k] >= 0 && sn_param_trains(&m->params[n->param[k]]));
-        sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n);
+        sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n) *
+               (is_sparse ? sn_sparse_share(m, n) : 1);
         if (n->kind == SN_NODE_ATTENTION)
             sum += (2.0 + 4.0 * upstream) *
                    ((double)sn_model_query_width(c) + sn_model_value_width(c)) *
@@ -312,7 +318,7 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
 double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
                               double keys, double window_keys)
 {
-    return flops(m, c, (const double[2]){keys, window_keys});
+    return flops(m, c, (const double[2]){keys, window_keys}, false);
 }
 
 double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
@@ -324,7 +330,22 @@ double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_
 
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
 {
-    return flops(m, c, (const double[2]){c->seq, c->seq});
+    return flops(m, c, (const double[2]){c->seq, c->seq}, false);
+}
+
+void sn_model_sparsity(struct sn_sparsity *out, const struct sn_model *m,
+                       const struct sn_model_config *c)
+{
+    const double keys[2] = {sn_mask_keys(c->seq, 0), sn_mask_keys(c->seq, c->sliding_window)};
+    *out = (struct sn_sparsity){.flops = flops(m, c, keys, true) / flops(m, c, keys, false)};
+    for (int i = 0; i < m->n_params; i++) {
+        const struct sn_param *p = &m->params[i];
+        if (p->keep == 0)
+            continue;
+        out->matrices += p->n_tensors;
+        out->values += p->rows * p->cols;
+        out->kept += sn_sparse_kept(p);
+    }
 }
 
 double sn_model_logit(const struct sn_model_config *c, float z)
@@ -359,7 +380,10 @@ void sn_param_init(const struct sn_param *p, uint64_t seed, int64_t row, int64_t
         int64_t first = row > tensor->row ? row : tensor->row;
         int64_t end = tensor->row + tensor->rows;
         end = row + rows < end ? row + rows : end;
-        if (first < end)
-            init_tensor(p, tensor, seed, first, end - first, out + (first - row) * p->cols);
+        if (first >= end)
+            continue;
+        init_tensor(p, tensor, seed, first, end - first, out + (first - row) * p->cols);
+        if (p->keep > 0)
+            sn_sparse_begin(p, tensor, seed, first, end - first, out + (first - row) * p->cols);
     }
 }

@@ -56,6 +56,8 @@ struct sn_param {
     float rate;      /* what its learning rate is multiplied by (train.mup); 0: 1 */
     int group;       /* of train.groups; -1: none */
     bool trainable;  /* false when train.freeze matches one of its logical tensors */
+    int keep, of; /* of train.sparse: how many of each `of` neighbours of a row, at most, are not 0
+                        when a run begins with random weights; 0: it is dense */
     bool is_adapter; /* of train.lora (lora.c) */
     bool is_coded;   /* held as codes (train.lora.base) */
     bool is_bias;    /* of routers' choices: moved by counts, never by a gradient; has no moments */
@@ -128,6 +130,15 @@ double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_
 /* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
+
+/* The matrices of train.sparse (sparse.c). */
+struct sn_sparsity {
+    int matrices;         /* logical tensors */
+    int64_t values, kept; /* all, and those that are not 0, at most */
+    double flops;         /* share of the model's FLOPs in which no factor is such a 0 */
+};
+void sn_model_sparsity(struct sn_sparsity *out, const struct sn_model *m,
+                       const struct sn_model_config *c);
 
 /* What stands for a logit that the head gives: it, or less where the model has a cap. */
 double sn_model_logit(const struct sn_model_config *c, float z);

@@ -229,6 +229,7 @@ static const struct sn_op_row rows[SN_NKINDS] = {
     [SN_OP_CLIP_SCALE] = {.cost = SN_COST_UPDATE},
     SN_OPTIMIZERS(UPDATE)
     [SN_OP_AVERAGE] = {.in = {{"p"}}, .out = {{"e", UPDATED}}, .cost = SN_COST_UPDATE},
+    [SN_OP_PRUNE] = {.in = {{"p"}}, .out = {{"g", UPDATED}}, .cost = SN_COST_UPDATE},
     [SN_OP_ROUTER_BIAS] = {
         .in = {{"counts"}},
         .out = {{"b", UPDATED}},

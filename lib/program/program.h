@@ -299,6 +299,7 @@ struct sn_bucket {
     bool trains;
     float decay, rate; /* weight decay; what the learning rate is multiplied by */
     bool is_bias;      /* of routers' choices: fp32, and whole whatever ZeRO does */
+    bool is_sparse;    /* gradients of what is 0 are dropped (train.sparse) */
     bool is_coded;     /* one shard, whose weights are codes: sn_bucket_codec() */
     bool counts;       /* and not frozen: grad holds the step's counts, summed over `sums` */
     unsigned copies;   /* bit g: all members of group g hold the same values; member 0 owns them */

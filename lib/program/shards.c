@@ -160,6 +160,7 @@ static struct sn_bucket kind_of(const struct sn_job *j, const struct sn_shard *s
     struct sn_bucket b = {.trains = sn_param_trains(q),
                           .is_bias = q->is_bias,
                           .is_coded = q->is_coded,
+                          .is_sparse = q->keep > 0 && sn_param_trains(q),
                           .counts = q->is_bias && q->trainable,
                           .decay = decay_of(&j->config->train, q),
                           .rate = rate_of(&j->config->train, q)};
@@ -194,7 +195,7 @@ static bool same_kind(const struct sn_bucket *a, const struct sn_bucket *b)
     return a->trains == b->trains && a->decay == b->decay && a->rate == b->rate &&
            a->copies == b->copies && a->sums == b->sums && a->replicas == b->replicas &&
            a->grad_type == b->grad_type && a->layer == b->layer && a->is_bias == b->is_bias &&
-           a->counts == b->counts && a->is_coded == b->is_coded;
+           a->counts == b->counts && a->is_coded == b->is_coded && a->is_sparse == b->is_sparse;
 }
 
 int64_t sn_shard_room(int64_t elements)

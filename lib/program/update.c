@@ -78,6 +78,19 @@ static void sum_shared(const struct sn_job *j, struct sn_program *p)
             sum_counts(j, p, i);
 }
 
+/* What is 0 stays so: it has no gradient, so that its moments and its step are 0, too. */
+static void prune(const struct sn_job *j, struct sn_program *p)
+{
+    for (int i = 0; i < j->n_buckets && !p->failed; i++) {
+        const struct sn_bucket *b = &j->buckets[i];
+        if (!b->is_sparse)
+            continue;
+        struct sn_op *op = sn_op_add(p, SN_OP_PRUNE, "prune.%.50s", b->name);
+        op->in[SN_PRUNE_P] = sn_bucket_own(p, b, b->master);
+        op->out[SN_PRUNE_G] = sn_bucket_own(p, b, b->grad);
+    }
+}
+
 /* --- tiles ------------------------------------------------------------------------------------ */
 
 /* Values at .. at + n - 1 of what this rank keeps of a bucket. */
@@ -231,6 +244,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     p->layer = -1;
     wait_for_all(j, p);
     sum_shared(j, p);
+    prune(j, p);
     norms(j, p);
     struct sn_op *op = sn_op_add(p, SN_OP_AGREE, "step_end");
     op->group = SN_GROUP_WORLD;

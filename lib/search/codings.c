@@ -75,6 +75,8 @@ static bool may(const struct chooser *x, enum sn_coded kind, const struct sn_cod
     bool loses = sn_coding_loses(z);
     if (z->on && !loses && kind == SN_CODED_EXPERT)
         return false;
+    if (kind == SN_CODED_ZERO && c->train.sparse.n_targets > 0 && !sn_coding_keeps_zeros(z))
+        return false;
     if (z->feedback && (kind != SN_CODED_DATA || !loses || c->train.precision == SN_F16))
         return false;
     if (kind == SN_CODED_DATA && c->layout.compress.feedback && loses && !z->feedback)

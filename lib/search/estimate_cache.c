@@ -212,6 +212,8 @@ static void price_kernels(struct sn_inventory_entry *x, const struct sn_estimato
             x->cost.update += c->count * (copy + update_op(e, e->update, n, c->decoded) +
                                           update_op(e, e->average, n, c->decoded));
         }
+        x->cost.sq_norm +=
+            b->is_sparse ? c->count * update_op(e, &e->prune, b->slice, c->decoded) : 0;
         if (wide && sn_round_up(tile * 4, 64) > x->cost.wide)
             x->cost.wide = sn_round_up(tile * 4, 64);
     }

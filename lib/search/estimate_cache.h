@@ -103,6 +103,7 @@ struct sn_estimator {
     struct sn_model *model; /* of one layer of each kind */
     struct sn_job *job;     /* of it, on one rank: its update is priced in other sizes */
     const struct sn_op *sq_norm, *update, *average, *widen, *decide; /* widen: of bf16 gradients */
+    struct sn_op prune; /* of buckets that are sparse */
     struct sn_pricer pricer;
     struct sn_layer_profile_env env;
     bool foreign_memory;

@@ -25,6 +25,16 @@ static const struct sn_op *find_widening(const struct sn_job *j)
     return NULL;
 }
 
+/* What drops gradients of zeros (train.sparse), of the gradients and masters that others read. */
+static struct sn_op prune_like(const struct sn_estimator *e)
+{
+    struct sn_op op = *e->sq_norm;
+    op.kind = SN_OP_PRUNE;
+    op.out[SN_PRUNE_G] = e->widen ? e->widen->in[SN_COPY_X] : e->sq_norm->in[SN_SQ_NORM_G];
+    op.in[SN_PRUNE_P] = e->update->out[SN_UPDATE_P];
+    return op;
+}
+
 /* One layer on one rank: whose update is priced in other sizes, and the settings of a pricer. */
 static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *ops, int threads,
                                   struct sn_err *err)
@@ -60,6 +70,7 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     e->update = find_op(&e->job->train, sn_op_update(c->train.optimizer.kind));
     e->average = find_op(&e->job->train, SN_OP_AVERAGE);
     e->widen = find_widening(e->job);
+    e->prune = prune_like(e);
     c->model = model;
     c->train = train;
     return SN_OK;

@@ -58,6 +58,7 @@ bool sn_layer_profile_stands_for_all(const struct sn_train_config *t)
 void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t)
 {
     t->groups.n_names = 0; /* every group's update takes as long */
+    t->sparse.n_targets = 0; /* buckets that are sparse are the whole model's */
     for (int i = 0; i < t->n_freeze; i++) {
         const char *number = number_in(t->freeze[i]), *end = number ? strchr(number, '.') : NULL;
         if (!end || end == number)

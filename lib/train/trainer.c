@@ -349,6 +349,7 @@ static enum sn_status start(struct sn_trainer *t, bool fresh, struct sn_err *err
     SN_TRY(sn_trainer_open_data(t, err));
     if (!t->env.pace) {
         SN_TRY(sn_trainer_restore(t, fresh, SN_OK, err));
+        SN_TRY(sn_trainer_check_sparse(t, err));
         if (t->env.attempt)
             sn_attempt_resumed(t->env.attempt, t->state.scalars.step);
         SN_TRY(c->ops->agree(c, sn_trainer_publish(t, err), err));

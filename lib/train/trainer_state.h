@@ -126,6 +126,8 @@ enum sn_status sn_trainer_restore_before(struct sn_trainer *t, int64_t before, e
                                          struct sn_err *err);
 /* What its samples so far were taken from, by the run file (sn_blend_past). */
 uint64_t sn_trainer_past(const struct sn_trainer *t);
+/* sparse.c: do they have the zeros of train.sparse? Collective. */
+enum sn_status sn_trainer_check_sparse(struct sn_trainer *t, struct sn_err *err);
 /* Afterwards: the weights to whoever computes with them. A failure is this rank's alone. */
 enum sn_status sn_trainer_publish(struct sn_trainer *t, struct sn_err *err);
 /* save.c. Before step 1: room for asynchronous saves, and the file that they are reported in. */

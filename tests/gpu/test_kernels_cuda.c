@@ -362,6 +362,16 @@ static void swap(struct kt *k, enum sn_op_kind kind)
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
+static void prune(struct kt *k, enum sn_op_kind kind)
+{
+    (void)kind;
+    int64_t n = size(1 << 22, 4) + 3;
+    const struct sn_mat *p = kt_in(k, SN_PRUNE_P, shape(SN_F32, 1, n));
+    for (int64_t i = 0; i < n; i += 3)
+        kt_set(p, 0, i, 0);
+    kt_out(k, SN_PRUNE_G, shape(SN_F32, 1, n), SN_ADD);
+}
+
 static void average(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
@@ -471,6 +481,7 @@ static const struct {
     {SN_OP_LION, "LION", optimizer, 2e-6},
     {SN_OP_SGD, "SGD", optimizer, 2e-6},
     {SN_OP_AVERAGE, "AVERAGE", average, 2e-7},
+    {SN_OP_PRUNE, "PRUNE", prune, 0},
     {SN_OP_ROUTER_BIAS, "ROUTER_BIAS", balance, 0},
 };
 

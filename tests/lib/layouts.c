@@ -59,6 +59,7 @@ static const struct key defaults[] = {
     {TRAIN, "z_loss", NULL},
     {TRAIN, "ema", NULL},
     {TRAIN, "groups", NULL},
+    {TRAIN, "sparse", NULL},
     {TRAIN, "mup", NULL},
     {TRAIN, "precision", NULL},
     {TRAIN, "freeze", NULL},

@@ -51,7 +51,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|mup|seed|blend)=/)
+            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -96,7 +96,7 @@ layout_file() { # line path output
                 section = "model"
             if (key ~ /^(documents|loss|curriculum)$/)
                 section = "data"
-            if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|mup)$/)
+            if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup)$/)
                 section = "train"
             value = substr($i, at + 1)
             put(section, key, key == "optimizer" ? "{kind: " value ", lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}" : value)

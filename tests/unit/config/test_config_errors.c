@@ -444,6 +444,18 @@ static const struct {
     {MODEL "}\n" TRAIN ", optimizer: sgd, mup: {base_width: 4}}\n",
      "run.yaml:2:60: train.mup: is for rates of Adam's kind, and optimizer sgd has others; use adamw "
      "or lion"},
+    /* matrices that stay sparse */
+    {MODEL "}\n" TRAIN ", sparse: {density: 0.25}}\n",
+     "run.yaml:2:39: train.sparse.targets: names no matrix; want patterns such as \"*.ffn.*.weight\""},
+    {MODEL "}\n" TRAIN ", sparse: {targets: ['a'], kind: '2:4', density: 0.25}}\n",
+     "run.yaml:2:86: train.sparse.density: 0.25, but of 2:4 it is 0.5; leave it out, or set "
+     "train.sparse.kind: unstructured"},
+    {MODEL "}\n" TRAIN ", sparse: {targets: ['a']}, lora: {rank: 2, targets: ['b']}}\n",
+     "run.yaml:2:57: train.sparse.targets: has no effect beside train.lora, which freezes all but its "
+     "adapters; leave one of the two out"},
+    {MODEL "}\n" TRAIN ", sparse: {targets: ['a']}}\nlayout: {data: 2, zero: 1, compress: {zero: int8}}\n",
+     "run.yaml:2:57: train.sparse.targets: keeps zeros, of which codecs of weights "
+     "(layout.compress.zero) other than mpc and bf16 may make other values; want one of them, or none"},
     /* groups of parameters */
     {MODEL "}\n" TRAIN ", groups: {names: ['a', 'b'], lr: [1]}}\n",
      "run.yaml:2:71: train.groups.lr: 1 numbers of 2 groups; want one for each of "

@@ -356,6 +356,34 @@ static bool average_case(int64_t n, int64_t count, bool ok)
     return good;
 }
 
+/* --- PRUNE ----------------------------------------------------------------------------------- */
+
+static bool prune_case(int64_t n, enum sn_dtype type)
+{
+    struct kt k = {.magnitude = 1, .scalars = {.ok = 1}};
+    const struct sn_mat *p = kt_in(&k, SN_PRUNE_P, (struct kt_shape){SN_F32, 1, n, 0});
+    (void)kt_out(&k, SN_PRUNE_G, (struct kt_shape){type, 1, n, 0}, SN_ADD); /* filled: it is read */
+    double *want = kt_ref(&k, SN_PRUNE_G);
+    for (int64_t i = 0; i < n; i += 3) {
+        kt_set(p, 0, i, i % 2 ? -0.0 : 0.0);
+        want[i] = 0;
+    }
+    bool good = kt_check(&k, SN_OP_PRUNE, 0);
+    kt_free(&k);
+    return good;
+}
+
+static void gradients_of_zeros_are_dropped(void)
+{
+    static const enum sn_dtype types[] = {SN_F32, SN_BF16, SN_F16};
+    static const int64_t sizes[] = {1, 7, 64, 100, 257, 1024, 20011};
+    bool good = true;
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < 7; i++)
+            good = prune_case(sizes[i], types[t]) && good;
+    tap_ok(good, "PRUNE drops gradients of what is 0, and no others");
+}
+
 static void an_average_follows_the_weights(void)
 {
     static const int64_t sizes[] = {1, 7, 64, 100, 257, 1024, 20011};
@@ -373,6 +401,7 @@ static void an_average_follows_the_weights(void)
 int main(void)
 {
     an_average_follows_the_weights();
+    gradients_of_zeros_are_dropped();
     sq_norm_adds_squares_for_every_thread_count();
     sq_norm_counts_what_is_not_finite();
     decide_clips_as_pytorch_does();
