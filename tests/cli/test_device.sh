@@ -87,6 +87,12 @@ run env SN_PLUGIN="$fake" "$train" "$tmp/one-fp32.yaml" --generate "The " --toke
 there=$out
 run "$train" "$tmp/cpu-fp32.yaml" --generate "The " --tokens 8 --temperature 0
 is "it writes the same text" "$there" "$out"
+sed 's/^layout: {/&tensor: 2, /' "$tmp/one-fp32.yaml" >"$tmp/more-fp32.yaml"
+for ranks in 2 4; do # tensor ranks, and two stages of them
+    run mpi $ranks env SN_PLUGIN="$fake" "$train" "$tmp/more-fp32.yaml" --generate "The " --tokens 8 --temperature 0
+    is "on $ranks devices, too" "$out" "$there"
+    [ "$rc" = 0 ] || tap_lines "$ranks devices" "$err"
+done
 
 every=0
 on cuda late
