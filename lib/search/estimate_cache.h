@@ -35,9 +35,18 @@ struct sn_layer_profile_entry {
     struct sn_layer_profile_entry *next;
 };
 
-/* By (first, last), read when it is wanted. */
+/* What layers keep that are cut alike, and what stages with these ends do: by micro-batch. */
+struct sn_kept_family {
+    struct sn_layer_profile_key key; /* of no micro-batch */
+    struct sn_kept_line by_layers, of[2][2];
+    struct sn_kept_family *next;
+};
+
+/* By (first, last), read when it is wanted. What replicas divide (zero, in_nodes) changes nothing that is
+ * kept, and is not in the key. */
 struct sn_kept_entry {
     struct sn_layer_profile_key key;
+    struct sn_kept_family *family;
     struct sn_kept_pair of[2][2], by_layers;
     bool is_read[2][2], has_layers;
     struct sn_kept_entry *smaller; /* the same with fewer sequences in a micro-batch; NULL */
@@ -122,6 +131,7 @@ struct sn_estimator {
     struct sn_inventory_entry *inventory[SN_CACHE_ROWS];
     struct sn_slots_entry *slots[SN_CACHE_ROWS];
     struct sn_kept_entry *kept[SN_CACHE_ROWS];
+    struct sn_kept_family *families[SN_CACHE_ROWS];
     struct sn_kept_models models;
     int shapes;
     int64_t limit, room_for;

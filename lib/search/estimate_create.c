@@ -129,6 +129,10 @@ void sn_estimator_destroy(struct sn_estimator *e)
             sn_layer_profile_destroy(x->shape);
             sn_free(x);
         }
+        for (struct sn_kept_family *x = e->families[i], *next; x; x = next) {
+            next = x->next;
+            sn_free(x);
+        }
         for (struct sn_kept_entry *x = e->kept[i], *next; x; x = next) {
             next = x->next;
             sn_free(x);

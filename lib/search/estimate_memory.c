@@ -68,21 +68,41 @@ static bool is_read(const struct sn_kept_entry *x, int modules)
     return all;
 }
 
+static enum sn_status read_layers(struct sn_kept_entry *x, struct sn_estimator *e,
+                                  struct sn_err *err)
+{
+    int micro = x->key.micro_batch;
+    if (!sn_kept_on_line(&x->by_layers, &x->family->by_layers, micro)) {
+        SN_TRY(sn_kept_by_layers(&x->by_layers, &e->models, &e->env, &x->key, err));
+        sn_kept_tell_line(&x->family->by_layers, micro, &x->by_layers);
+    }
+    x->has_layers = true;
+    return SN_OK;
+}
+
+static enum sn_status read_ends(struct sn_kept_entry *x, struct sn_estimator *e, bool first,
+                                bool last, struct sn_err *err)
+{
+    struct sn_kept_line *line = &x->family->of[first][last];
+    struct sn_kept_pair *out = &x->of[first][last];
+    if (!sn_kept_on_line(out, line, x->key.micro_batch)) {
+        if (!x->has_layers)
+            SN_TRY(read_layers(x, e, err));
+        *out = x->by_layers;
+        SN_TRY(sn_kept_by_ends(out, &e->models, &e->env, &x->key, (bool[2]){first, last}, err));
+        sn_kept_tell_line(line, x->key.micro_batch, out);
+    }
+    x->is_read[first][last] = true;
+    return SN_OK;
+}
+
 static enum sn_status read_kept(struct sn_kept_entry *x, struct sn_estimator *e, int modules,
                                 struct sn_err *err)
 {
-    if (!x->has_layers)
-        SN_TRY(sn_kept_by_layers(&x->by_layers, &e->models, &e->env, &x->key, err));
-    x->has_layers = true;
     for (int f = 0; f < 2; f++)
-        for (int l = 0; l < 2; l++) {
-            if (!is_there(modules, f, l) || x->is_read[f][l])
-                continue;
-            x->of[f][l] = x->by_layers;
-            SN_TRY(
-                sn_kept_by_ends(&x->of[f][l], &e->models, &e->env, &x->key, (bool[2]){f, l}, err));
-            x->is_read[f][l] = true;
-        }
+        for (int l = 0; l < 2; l++)
+            if (is_there(modules, f, l) && !x->is_read[f][l])
+                SN_TRY(read_ends(x, e, f, l, err));
     return SN_OK;
 }
 
@@ -95,17 +115,35 @@ static struct sn_kept_entry *kept_find(struct sn_estimator *e,
     return x;
 }
 
+static struct sn_kept_family *family_of(struct sn_estimator *e, struct sn_layer_profile_key key)
+{
+    key.micro_batch = 0;
+    struct sn_kept_family **row = &e->families[sn_cache_row(&key, sizeof(key))], *x = *row;
+    while (x && memcmp(&x->key, &key, sizeof(key)) != 0)
+        x = x->next;
+    if (x || !(x = sn_alloc(sizeof(*x))))
+        return x;
+    x->key = key;
+    x->next = *row;
+    *row = x;
+    return x;
+}
+
 static enum sn_status kept_entry(struct sn_kept_entry **out, struct sn_estimator *e,
                                  struct sn_err *err)
 {
     static const int factor[] = {2, 3, 5, 7};
     struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
+    key.zero = 0;
+    key.in_nodes = false;
     *out = kept_find(e, &key);
     if (*out)
         return SN_OK;
     struct sn_kept_entry *x = sn_alloc(sizeof(*x));
-    if (!x)
+    if (!x || !(x->family = family_of(e, key))) {
+        sn_free(x);
         return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
+    }
     struct sn_kept_entry **row = &e->kept[sn_cache_row(&key, sizeof(key))];
     x->key = key;
     x->next = *row;

@@ -3,6 +3,8 @@
 #include "lib/base/mem.h"
 #include "lib/program/program.h"
 
+#include <string.h>
+
 /* Number `stage` of `stages` of a small model: how many layers each has. */
 struct stage {
     int stages, stage, layers[3];
@@ -116,4 +118,49 @@ enum sn_status sn_kept_by_ends(struct sn_kept_pair *out, struct sn_kept_models *
     out->slot.end = all.slot - out->slot.experts - (each == 2 ? out->slot.layer : 0);
     out->late.end = all.late - out->late.experts - (each == 2 ? out->late.layer : 0);
     return SN_OK;
+}
+
+/* --- by micro-batch --------------------------------------------------------------------------- */
+
+enum { NUMBERS = 6 };
+
+static void numbers_of(int64_t n[NUMBERS], const struct sn_kept_pair *p)
+{
+    const int64_t of[] = {p->slot.end, p->slot.layer, p->slot.experts,
+                          p->late.end, p->late.layer, p->late.experts};
+    for (int i = 0; i < NUMBERS; i++)
+        n[i] = of[i];
+}
+
+/* False: where the line passes there is no whole number of bytes. */
+static bool place_on(struct sn_kept_pair *out, const struct sn_kept_line *l, int micro)
+{
+    int64_t a[NUMBERS], b[NUMBERS], at[NUMBERS], step = l->micro[1] - l->micro[0];
+    numbers_of(a, &l->of[0]);
+    numbers_of(b, &l->of[1]);
+    for (int i = 0; i < NUMBERS; i++) {
+        if ((b[i] - a[i]) % step)
+            return false;
+        at[i] = a[i] + (b[i] - a[i]) / step * (micro - l->micro[0]);
+    }
+    *out = (struct sn_kept_pair){{at[0], at[1], at[2]}, {at[3], at[4], at[5]}};
+    return true;
+}
+
+bool sn_kept_on_line(struct sn_kept_pair *out, const struct sn_kept_line *l, int micro)
+{
+    return l->holds && place_on(out, l, micro);
+}
+
+void sn_kept_tell_line(struct sn_kept_line *l, int micro, const struct sn_kept_pair *is)
+{
+    struct sn_kept_pair due;
+    if (l->n < 2) {
+        l->micro[l->n] = micro;
+        l->of[l->n++] = *is;
+        return;
+    }
+    bool on = place_on(&due, l, micro) && memcmp(&due, is, sizeof(due)) == 0;
+    l->bends = l->bends || !on;
+    l->holds = on && !l->bends;
 }

@@ -25,6 +25,19 @@ struct sn_kept_pair {
     struct sn_kept_bytes slot, late;
 };
 
+/* What is kept by how many sequences are in a micro-batch: a line, mostly, since rows of buffers are
+ * so many times those of a sequence. Two were compiled; where a third was found on their line the
+ * others are taken from it. */
+struct sn_kept_line {
+    int n, micro[2];
+    struct sn_kept_pair of[2];
+    bool holds, bends; /* a third one is on it, or is not */
+};
+
+/* False: it has to be compiled, and is told to the line. */
+bool sn_kept_on_line(struct sn_kept_pair *out, const struct sn_kept_line *l, int micro);
+void sn_kept_tell_line(struct sn_kept_line *l, int micro, const struct sn_kept_pair *is);
+
 /* Models of 1 to SN_KEPT_LAYERS layers that are like the run file's, made when they are needed. */
 enum { SN_KEPT_LAYERS = 6 };
 struct sn_kept_models {
