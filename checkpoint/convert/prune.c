@@ -8,49 +8,27 @@
 #include "checkpoint/convert/several.h"
 #include "lib/base/hash.h"
 #include "lib/base/mem.h"
+#include "lib/base/select.h"
 #include "lib/base/str.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct pruned {
     struct sn_several of; /* aside: whole rows of the weight */
     struct sn_prune how;
     int *weight;      /* by tensor: the one whose magnitudes decide; -1: all of it stays */
-    float *magnitude; /* of a row, in any order */
+    uint64_t *order;  /* of a row's values */
     bool *stays;      /* of a row */
 };
 
 /* --- which values stay ------------------------------------------------------------------------ */
 
-/* The k-th largest of n, k from 1 up; moves them about (Hoare, "Algorithm 65: find"). */
-static float kth_largest(float *x, int64_t n, int64_t k)
+/* Numbers that are ordered as magnitudes are; NaN above all, so that who looks will find it. */
+static uint64_t order_of(float w)
 {
-    int64_t first = 0, last = n - 1;
-    k--;
-    while (first < last) {
-        float pivot = x[first + (last - first) / 2];
-        int64_t i = first, j = last;
-        while (i <= j) {
-            while (x[i] > pivot)
-                i++;
-            while (x[j] < pivot)
-                j--;
-            if (i <= j) {
-                float t = x[i];
-                x[i++] = x[j];
-                x[j--] = t;
-            }
-        }
-        if (k <= j)
-            last = j;
-        else if (k >= i)
-            first = i;
-        else
-            break;
-    }
-    return x[k];
+    uint32_t bits;
+    memcpy(&bits, &w, sizeof(bits));
+    return bits & 0x7fffffffu;
 }
 
 /* Of n neighbours the k with the largest magnitude; of equal ones the first. */
@@ -58,13 +36,13 @@ static void largest(struct pruned *p, bool *stays, const float *w, int64_t n, in
 {
     int64_t above = 0;
     for (int64_t i = 0; i < n; i++)
-        p->magnitude[i] = isnan(w[i]) ? INFINITY : fabsf(w[i]); /* who looks will find it */
-    float least = kth_largest(p->magnitude, n, k);
+        p->order[i] = order_of(w[i]);
+    uint64_t least = sn_select_largest(p->order, n, k);
     for (int64_t i = 0; i < n; i++)
-        above += !(fabsf(w[i]) <= least);
+        above += order_of(w[i]) > least;
     for (int64_t i = 0; i < n; i++) {
-        bool is_above = !(fabsf(w[i]) <= least), is_tie = !is_above && fabsf(w[i]) == least;
-        stays[i] = is_above || (is_tie && above < k);
+        bool is_tie = order_of(w[i]) == least;
+        stays[i] = order_of(w[i]) > least || (is_tie && above < k);
         above += is_tie && stays[i];
     }
 }
@@ -130,7 +108,7 @@ static enum sn_status next(void *self, float *out, int64_t ld, struct sn_err *er
 static void destroy(struct pruned *p)
 {
     sn_free(p->weight);
-    sn_free(p->magnitude);
+    sn_free(p->order);
     sn_free(p->stays);
     sn_several_free(&p->of);
     sn_free(p);
@@ -183,9 +161,9 @@ static enum sn_status list(struct pruned *p, struct sn_err *err)
         p->weight[i] = is_target ? weight : -1;
         widest = is_target && t->cols > widest ? t->cols : widest;
     }
-    p->magnitude = sn_alloc_n((size_t)widest, sizeof(*p->magnitude));
+    p->order = sn_alloc_n((size_t)widest, sizeof(*p->order));
     p->stays = sn_alloc_n((size_t)widest, sizeof(*p->stays));
-    if (!p->magnitude || !p->stays)
+    if (!p->order || !p->stays)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a row", s->name);
     return SN_OK;
 }

@@ -12,6 +12,7 @@
 #include "lib/model/build.h"
 
 #include "lib/base/rng.h"
+#include "lib/base/select.h"
 #include "lib/base/str.h"
 
 #include <math.h>
@@ -68,34 +69,6 @@ double sn_sparse_share(const struct sn_model *m, const struct sn_node *n)
 
 /* --- by lot ----------------------------------------------------------------------------------- */
 
-/* The k-th largest of m numbers, no two of which are equal; moves them about (Hoare's FIND). */
-static uint64_t kth_largest(uint64_t *x, int m, int k)
-{
-    int first = 0, last = m - 1;
-    while (first < last) {
-        uint64_t pivot = x[(first + last) / 2];
-        int i = first, j = last;
-        while (i <= j) {
-            while (x[i] > pivot)
-                i++;
-            while (x[j] < pivot)
-                j--;
-            if (i <= j) {
-                uint64_t t = x[i];
-                x[i++] = x[j];
-                x[j--] = t;
-            }
-        }
-        if (k <= j)
-            last = j;
-        else if (k >= i)
-            first = i;
-        else
-            break;
-    }
-    return x[k];
-}
-
 /* Of m <= BLOCK neighbours the ones with the largest lots stay; of equal ones the first. */
 static void drop(float *x, int m, int64_t keep, uint64_t key, uint64_t first)
 {
@@ -104,7 +77,7 @@ static void drop(float *x, int m, int64_t keep, uint64_t key, uint64_t first)
         lot[i] = (sn_rng_bits(key, first + (uint64_t)i) & ~(uint64_t)(BLOCK - 1)) |
                  (uint64_t)(BLOCK - 1 - i); /* so that no two are equal */
     memcpy(moved, lot, (size_t)m * sizeof(*lot));
-    uint64_t least = kth_largest(moved, m, (int)keep - 1);
+    uint64_t least = sn_select_largest(moved, m, keep);
     for (int i = 0; i < m; i++)
         if (lot[i] < least)
             x[i] = 0;
