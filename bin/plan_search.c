@@ -127,12 +127,13 @@ static void add_row(struct sn_str *out, const struct sn_search *s, int i)
 static void table(struct sn_str *out, const struct sn_search *s, const struct sn_search_want *w)
 {
     char limit[16];
-    sn_str_add(out,
-               "%lld layouts of %d ranks (orders of axes apart): %lld do not fit %s, %lld were "
-               "compiled, the others are\nprovably not better than the best of their grid or than "
-               "this table\n",
-               (long long)s->valid, w->ranks, (long long)s->too_big, sn_str_bytes(limit, w->limit),
-               (long long)s->exact);
+    sn_str_add(
+        out,
+        "%lld layouts of %d ranks (orders of axes apart): %lld are known not to fit %s, %lld were "
+        "compiled, the others are\nprovably not better than the best of their grid or than "
+        "this table\n",
+        (long long)s->valid, w->ranks, (long long)s->too_big, sn_str_bytes(limit, w->limit),
+        (long long)s->exact);
     if (w->config->layout.compress.scheme == SN_SCHEME_AUTO)
         sn_str_add(out,
                    "without codecs; those of each row were then chosen for it, and rows ranked "

@@ -152,7 +152,7 @@ static void scope(struct sn_str *out, const struct sn_search *s, int held, const
         sn_str_add(&text, "%s%s", i ? ", " : "", holds[i].words);
     sn_html_add(out, "p", "note",
                 "%lld layouts (orders of axes apart), with sequence parallelism %s, and %s as they "
-                "are here: %lld do not fit %s, %lld were compiled, %s.",
+                "are here: %lld are known not to fit %s, %lld were compiled, %s.",
                 (long long)s->valid, is_parallel ? "on" : "off", text.p ? text.p : "",
                 (long long)s->too_big, sn_str_bytes(size, p->limit), (long long)s->exact,
                 s->stopped ? "and the search ended there, so that better ones may be left"

@@ -323,12 +323,56 @@ static enum sn_status estimate_closer(struct sn_estimation *k, bool any, struct 
     return sn_prices_cached(&k->prices, e, k->shape, k->net, err);
 }
 
+/* Blocks of logits of a micro-batch, as large as a backend makes them. */
+static int64_t head_blocks(const struct sn_estimator *e)
+{
+    const struct sn_config *c = &e->config;
+    int64_t rows = (int64_t)c->layout.micro_batch * c->model.seq / c->layout.context;
+    return rows * (c->model.vocab / c->layout.tensor) * 4 / e->env.ops->head.bytes;
+}
+
+/* A profile of so many blocks takes long to compile: what stages keep is asked for before it. */
+enum { MANY_BLOCKS = 64 };
+
+/* What all of a group take at least: what is kept with the most recomputation, segments without any, the
+ * pipeline. */
+static enum sn_status estimate_group(struct sn_estimate *out, struct sn_estimator *e,
+                                     const struct sn_layout_config *l, struct sn_err *err)
+{
+    struct sn_estimation k;
+    struct sn_layout_config least = *l;
+    bool is_named = e->config.layout_named >> SN_KEY_RECOMPUTE & 1u;
+    *out = (struct sn_estimate){0};
+    least.zero = least.zero_node = least.zero_cache = 0;
+    least.recompute = is_named ? l->recompute : SN_RECOMPUTE_FULL;
+    SN_TRY(estimation_init(&k, e, &least, err));
+    SN_TRY(sn_estimate_inputs(&k, &out->memory, err));
+    if (out->memory == 0 && head_blocks(e) > MANY_BLOCKS)
+        SN_TRY(sn_estimate_kept(&k, &out->memory, err));
+    if (out->memory > 0)
+        return SN_OK;
+    least.recompute = SN_RECOMPUTE_NONE;
+    SN_TRY(estimation_init(&k, e, &least, err));
+    SN_TRY(estimate_closer(&k, true, err));
+    fill_wire(&k);
+    fill_costs(&k);
+    for (int i = 0; i < k.modules; i++)
+        k.extra[i] = k.stream[i] = 0;
+    SN_TRY(pipeline(&k, false, err));
+    for (int s = 0; s < k.pipe.stages; s++)
+        out->seconds = fmax(out->seconds, k.end[s]);
+    out->seconds += e->software->step_fixed;
+    return SN_OK;
+}
+
 enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
                            const struct sn_layout_config *l, enum sn_estimate_detail detail,
                            struct sn_err *err)
 {
     struct sn_estimation k;
     struct sn_estimate got = {0};
+    if (detail == SN_ESTIMATE_GROUP)
+        return estimate_group(out, e, l, err);
     SN_TRY(estimation_init(&k, e, l, err));
     SN_TRY(sn_estimate_kept(&k, &got.memory, err));
     if (got.memory > 0) {
@@ -336,7 +380,7 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
         return SN_OK;
     }
     SN_TRY(estimate_closer(&k, detail == SN_ESTIMATE_ANY_ORDER, err));
-    SN_TRY(sn_keeps_find(&k, err));
+    SN_TRY(sn_keeps_find(&k, &got.cache_each, err));
     got.zero_cache = e->config.layout.zero_cache;
     fill_wire(&k);
     fill_costs(&k);

@@ -29,6 +29,7 @@ struct sn_estimate {
     double seconds; /* of a step, at least */
     int64_t memory; /* bytes of the stage that needs most, at least; the library apart */
     int zero_cache; /* layout.zero_cache; where that is auto as many as fit at most: 0 without a limit */
+    double cache_each; /* bytes that one less of those would need less, where that is auto */
 };
 
 /* For one model on a number of ranks of a machine. Borrows all. Caller destroys *out. */
@@ -45,7 +46,10 @@ enum sn_estimate_detail {
     SN_ESTIMATE_ANY_ORDER, /* of all axis orders, each group as in the one that suits it best;
                               tensor and tensor_x are neighbours in all of them */
     SN_ESTIMATE_ORDER,     /* in the layout's order */
-    SN_ESTIMATE_PLAYED     /* and with its schedule played through: tighter, 100 times slower */
+    SN_ESTIMATE_PLAYED,    /* and with its schedule played through: tighter, 100 times slower */
+    SN_ESTIMATE_GROUP /* of all layouts that differ from it in recomputation and in what replicas
+                              hold alone: with nothing computed again, gathered, reduced or updated; bytes
+                              only where they are over the limit, and then no seconds */
 };
 /* Of a valid layout with layout.data set. */
 enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,

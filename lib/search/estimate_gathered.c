@@ -138,24 +138,27 @@ double sn_keeps_first(const struct sn_estimation *k, const struct sn_extent *x)
 /* --- how many fit ----------------------------------------------------------------------------- */
 
 /* What is estimated is no more than what is needed. */
-static enum sn_status fits(void *estimation, int n, bool *good, struct sn_err *err)
+static enum sn_status over(void *estimation, int n, int64_t *bytes, struct sn_err *err)
 {
     struct sn_estimation *k = estimation;
-    int64_t bytes;
     (void)choose(k, n);
-    SN_TRY(sn_estimate_memory(k, &bytes, err));
-    *good = bytes <= k->e->room_for;
+    SN_TRY(sn_estimate_memory(k, bytes, err));
+    *bytes -= k->e->room_for;
     return SN_OK;
 }
 
-enum sn_status sn_keeps_find(struct sn_estimation *k, struct sn_err *err)
+enum sn_status sn_keeps_find(struct sn_estimation *k, double *each, struct sn_err *err)
 {
     bool gathers = sn_weights_are_slices(k->held);
     bool is_bounded = k->e->room_for > 0 && !k->e->foreign_memory;
     int n = gathers && k->l->zero_cache > 0 ? k->l->zero_cache : 0;
     if (gathers && k->l->zero_cache == SN_CACHE_AUTO && is_bounded) {
         int most = choose(k, k->e->config.model.layers + 2);
-        SN_TRY(sn_cache_most(&n, most, fits, k, err));
+        int64_t all, less;
+        SN_TRY(over(k, most, &all, err));
+        SN_TRY(over(k, most - 1, &less, err));
+        *each = (double)(all - less);
+        SN_TRY(sn_cache_most(&n, most, 0, over, k, err));
     }
     (void)choose(k, n);
     return SN_OK;

@@ -45,6 +45,9 @@ enum sn_status sn_stage_cost(struct sn_estimation *k, int s, struct sn_inventory
 
 /* estimate_memory.c: find out what is kept for backward; *too_much: that, if it alone is more than the
  * limit, else 0. Then of the stage that needs most all bytes. */
+/* The same at least, of every layer's input but the first's, which is kept with any recomputation: nothing
+ * is compiled. */
+enum sn_status sn_estimate_inputs(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
 enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
 enum sn_status sn_estimate_memory(struct sn_estimation *k, int64_t *most, struct sn_err *err);
 
@@ -54,8 +57,9 @@ static inline int sn_keeps_at(const struct sn_estimation *k, int module)
     return k->begin[module] + (module > 0);
 }
 /* estimate_gathered.c: choose the units whose gathered weights stay; of layout.zero_cache: auto as many
- * as fit at most, and none where no limit is known. e->config.layout.zero_cache: how many. */
-enum sn_status sn_keeps_find(struct sn_estimation *k, struct sn_err *err);
+ * as fit at most, and none where no limit is known. e->config.layout.zero_cache: how many;
+ * *each: bytes that one of them takes where that is auto. */
+enum sn_status sn_keeps_find(struct sn_estimation *k, double *each, struct sn_err *err);
 /* Bytes that those of a stage take; cache: of a unit of each place. */
 int64_t sn_keeps_bytes(const struct sn_estimation *k, int stage, const int64_t cache[SN_NPLACES]);
 /* Seconds of the first micro-batch's forward in a stage module, at least; 0: of no unit they stay. */

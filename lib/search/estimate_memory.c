@@ -7,6 +7,7 @@
 #include "kernels/round.h"
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
+#include "lib/layout/cut.h"
 
 #include <string.h>
 
@@ -258,6 +259,42 @@ enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, stru
         return SN_OK;
     SN_TRY(sn_kept_cached(&k->kept, k->e, k->modules, err));
     *too_much = over_limit(k, k->kept);
+    return SN_OK;
+}
+
+/* Bytes of what stands between two layers. */
+static enum sn_status between(const struct sn_estimation *k, int64_t *bytes, struct sn_err *err)
+{
+    const struct sn_config *c = &k->e->config;
+    struct sn_grid grid;
+    SN_TRY(sn_job_grid(&grid, c, err));
+    struct sn_mesh mesh = sn_mesh_of_grid(&grid);
+    struct sn_cut cut = sn_cut_between(&mesh, c->layout.sequence_parallel);
+    struct sn_placement p = sn_placement_on(&mesh, cut.want);
+    int64_t rows = (int64_t)c->layout.micro_batch * c->model.seq / c->layout.context;
+    *bytes = sn_placement_local(&mesh, p, SN_ROWS, rows) *
+             sn_placement_local(&mesh, p, SN_COLS, c->model.hidden) *
+             (int64_t)sn_dtype_size(c->train.precision);
+    return SN_OK;
+}
+
+enum sn_status sn_estimate_inputs(struct sn_estimation *k, int64_t *too_much, struct sn_err *err)
+{
+    int stage[4], n = outer_stages(stage, k->pipe.stages);
+    int64_t each, most = 0;
+    *too_much = 0;
+    if (k->e->foreign_memory || !k->e->limit)
+        return SN_OK;
+    SN_TRY(between(k, &each, err));
+    for (int i = 0; i < n; i++) {
+        int slots[SN_MAX_VSTAGES];
+        int64_t sum = 0;
+        sn_slots_of(slots, k->e, &k->pipe, stage[i]);
+        for (int v = 0; v < k->pipe.virtual_stages; v++)
+            sum += slots[v] * (k->layers[v * k->pipe.stages + stage[i]] - 1) * each;
+        most = sum > most ? sum : most;
+    }
+    *too_much = most > k->e->limit ? most : 0;
     return SN_OK;
 }
 

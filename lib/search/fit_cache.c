@@ -4,17 +4,55 @@
 #include "lib/search/planned.h"
 #include "lib/sim/plan.h"
 
-enum sn_status sn_cache_most(int *n, int most, sn_cache_fits *fits, void *arg, struct sn_err *err)
+#include <math.h>
+
+enum { GUESSES = 4 }; /* by the line; then halves */
+
+/* The most that fit, the least that do not, and by how many bytes those are over; what one more takes, by the
+ * last two that were tried. */
+struct tried {
+    int low, high, n;
+    int64_t low_over, high_over;
+    double each;
+    bool trusts; /* the line where it says that one more does not fit */
+};
+
+static bool is_found(const struct tried *t)
 {
-    int low = 0, high = most, next = most;
-    while (low < high) {
-        bool good = false;
-        SN_TRY(fits(arg, next, &good, err));
-        low = good ? next : low;
-        high = good ? high : next - 1;
-        next = (low + high + 1) / 2;
+    bool ends = t->low > 0 && t->each > 0 && (double)t->low_over + t->each > t->each / 4;
+    return (t->trusts && ends) || t->high - t->low <= 1;
+}
+
+/* Strictly between. */
+static int next_of(const struct tried *t)
+{
+    int next = (t->low + t->high) / 2;
+    if (t->n <= GUESSES && t->each > 0)
+        next = t->high - (int)fmin(t->high, ceil((double)t->high_over / t->each));
+    else if (t->n == 1)
+        next = t->high - 1;
+    return next <= t->low ? t->low + 1 : next >= t->high ? t->high - 1 : next;
+}
+
+enum sn_status sn_cache_most(int *n, int most, double each, sn_cache_over *over, void *arg,
+                             struct sn_err *err)
+{
+    struct tried t = {.high = most + 1, .each = each, .trusts = each > 0};
+    int64_t bytes = 0, before;
+    for (int next = most, last = 0; !is_found(&t); next = next_of(&t)) {
+        before = bytes;
+        SN_TRY(over(arg, next, &bytes, err));
+        t.each = t.n++ > 0 ? (double)(bytes - before) / (next - last) : t.each;
+        last = next;
+        if (bytes <= 0) {
+            t.low = next;
+            t.low_over = bytes;
+        } else {
+            t.high = next;
+            t.high_over = bytes;
+        }
     }
-    *n = low;
+    *n = t.low;
     return SN_OK;
 }
 
@@ -25,7 +63,7 @@ struct layout {
     const struct sn_software *software;
 };
 
-static enum sn_status layout_fits(void *arg, int n, bool *good, struct sn_err *err)
+static enum sn_status layout_over(void *arg, int n, int64_t *over, struct sn_err *err)
 {
     struct layout *l = arg;
     struct sn_stages stages;
@@ -36,7 +74,7 @@ static enum sn_status layout_fits(void *arg, int n, bool *good, struct sn_err *e
     sn_pricer_init(&p, l->machine, l->software, stages.job[0]);
     sn_plan_memory(&memory, &stages, &p);
     sn_stages_fini(&stages);
-    *good = memory.total <= sn_memory_limit(l->machine, l->config);
+    *over = memory.total - sn_memory_limit(l->machine, l->config);
     return SN_OK;
 }
 
@@ -53,7 +91,7 @@ static enum sn_status find(int *n, struct sn_config *c, const struct sn_machine 
                                 .model = model,
                                 .ops = sn_planned_ops(&plugin, c),
                                 .threads = c->run.threads > 0 ? c->run.threads : 1};
-    enum sn_status st = sn_cache_most(n, c->model.layers + 2, layout_fits, &l, err);
+    enum sn_status st = sn_cache_most(n, c->model.layers + 2, 0, layout_over, &l, err);
     sn_accelerator_close(&plugin);
     sn_model_destroy(model);
     return st;

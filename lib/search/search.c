@@ -38,7 +38,8 @@ static struct family *family_of(struct search *s, const struct sn_variant *v)
     return NULL;
 }
 
-static enum sn_status family_add(struct search *s, const struct sn_variant *v, struct sn_err *err)
+static enum sn_status family_add(struct search *s, const struct sn_variant *v, int64_t members,
+                                 struct sn_err *err)
 {
     struct family *f = family_of(s, v);
     if (!f) {
@@ -47,7 +48,7 @@ static enum sn_status family_add(struct search *s, const struct sn_variant *v, s
         f = &s->family[s->families++];
         *f = (struct family){.like = v};
     }
-    f->members++;
+    f->members += members;
     return SN_OK;
 }
 
@@ -110,13 +111,78 @@ static enum sn_status bound_one(struct search *s, int64_t i, struct sn_err *err)
     s->out->bounded++;
     if (s->limit && n.memory > s->limit) {
         s->out->too_big++;
+        family_of(s, &s->all.of[i])->members--;
         note_near(s, &(struct sn_branch){(double)n.memory, i, 0, 0, 0});
         return SN_OK;
     }
-    SN_TRY(family_add(s, &s->all.of[i], err));
     if (s->w->front)
         SN_TRY(sn_heap_push(&s->bounded, &n, err));
     return sn_heap_push(&s->heap, &n, err);
+}
+
+/* --- groups ----------------------------------------------------------------------------------- */
+
+static bool same_group(const struct sn_variant *a, const struct sn_variant *b)
+{
+    return sn_variant_same_grid(a, b) && a->micro_batch == b->micro_batch &&
+           a->virtual_stages == b->virtual_stages && a->schedule == b->schedule &&
+           a->sequence_parallel == b->sequence_parallel && a->context_kind == b->context_kind;
+}
+
+static enum sn_status bound_group(struct search *s, int64_t first, int64_t n, struct sn_err *err)
+{
+    struct sn_layout_config l;
+    struct sn_estimate e;
+    sn_variant_expand(&l, &s->all.of[first], s->w->config);
+    SN_TRY(sn_estimate(&e, s->estimator, &l, SN_ESTIMATE_GROUP, err));
+    if (!sn_grow((void **)&s->group, s->groups, &s->cap_groups, sizeof(*s->group)))
+        return sn_fail(err, SN_ENOMEM, "search: no memory for more than %d groups of layouts",
+                       s->groups);
+    bool is_over = s->limit && e.memory > 0;
+    s->group[s->groups++] = (struct group){first, n, e.seconds, false, is_over};
+    s->out->too_big += is_over ? n : 0;
+    return family_add(s, &s->all.of[first], is_over ? 0 : n, err);
+}
+
+static enum sn_status bound_groups(struct search *s, struct sn_err *err)
+{
+    for (int64_t i = 0, n; i < s->all.n; i += n) {
+        for (n = 1; i + n < s->all.n && same_group(&s->all.of[i], &s->all.of[i + n]); n++)
+            ;
+        SN_TRY(bound_group(s, i, n, err));
+    }
+    return SN_OK;
+}
+
+enum sn_status search_push_groups(struct search *s, struct sn_err *err)
+{
+    for (int i = 0; i < s->groups; i++) {
+        struct sn_branch n = {s->group[i].bound, s->group[i].first, SN_BRANCH_GROUP, i, 0};
+        if (!s->group[i].is_open && !s->group[i].is_over)
+            SN_TRY(sn_heap_push(&s->heap, &n, err));
+    }
+    return SN_OK;
+}
+
+static enum sn_status open_group(struct search *s, struct group *g, struct sn_err *err)
+{
+    g->is_open = true;
+    for (int64_t i = g->first; i < g->first + g->n; i++)
+        SN_TRY(bound_one(s, i, err));
+    return SN_OK;
+}
+
+enum sn_status search_bound_over(struct search *s, struct sn_err *err)
+{
+    for (int i = 0; i < s->groups; i++) {
+        struct group *g = &s->group[i];
+        if (!g->is_over || g->is_open)
+            continue;
+        s->out->too_big -= g->n;
+        family_of(s, &s->all.of[g->first])->members += g->n;
+        SN_TRY(open_group(s, g, err));
+    }
+    return SN_OK;
 }
 
 /* --- taking up -------------------------------------------------------------------------------- */
@@ -199,27 +265,51 @@ struct compiled {
     struct sn_found *f;
 };
 
-static enum sn_status fits(void *compiled, int n, bool *good, struct sn_err *err)
+static enum sn_status over(void *compiled, int n, int64_t *bytes, struct sn_err *err)
 {
     struct compiled *x = compiled;
     x->f->layout.zero_cache = n;
     SN_TRY(search_compile_as(x->s, x->f, err));
-    *good = x->f->plan.memory.total <= x->s->limit;
+    *bytes = x->f->plan.memory.total - x->s->limit;
     return SN_OK;
 }
 
+/* The entry of a layout in another order of its axes; `made`: a new one in the place of the oldest. */
+static struct room *room_of(struct search *s, const struct sn_layout_config *l, bool *made)
+{
+    struct room like = {.limit = s->limit, .layout = *l};
+    like.layout.n_axis_order = 0;
+    memset(like.layout.axis_order, 0, sizeof(like.layout.axis_order));
+    for (int i = 0; i < SN_SEARCH_ROOMS; i++) {
+        *made = s->room[i].limit != like.limit ||
+                memcmp(&s->room[i].layout, &like.layout, sizeof(like.layout)) != 0;
+        if (!*made)
+            return &s->room[i];
+    }
+    struct room *r = &s->room[s->rooms++ % SN_SEARCH_ROOMS];
+    *r = like;
+    return r;
+}
+
+/* Memory is that of a layout in another order: as many fit, mostly. */
 enum sn_status search_compile_cached(struct search *s, struct sn_found *f, struct sn_err *err)
 {
     struct compiled x = {s, f};
     struct sn_estimate e;
-    int n;
+    bool is_new = true;
     if (f->layout.zero_cache != SN_CACHE_AUTO)
         return search_compile_as(s, f, err);
+    struct room *r = room_of(s, &f->layout, &is_new);
     SN_TRY(sn_estimate(&e, s->estimator, &f->layout, SN_ESTIMATE_ORDER, err));
-    SN_TRY(sn_cache_most(&n, e.zero_cache, fits, &x, err));
-    if (f->layout.zero_cache == n) /* the last that was tried */
+    int64_t bytes = 1;
+    if (!is_new)
+        SN_TRY(over(&x, r->fit, &bytes, err));
+    if (bytes <= 0 || (!is_new && r->fit == 0))
         return SN_OK;
-    f->layout.zero_cache = n;
+    SN_TRY(sn_cache_most(&r->fit, is_new ? e.zero_cache : r->fit - 1, e.cache_each, over, &x, err));
+    if (f->layout.zero_cache == r->fit) /* the last that was tried */
+        return SN_OK;
+    f->layout.zero_cache = r->fit;
     return search_compile_as(s, f, err);
 }
 
@@ -268,7 +358,9 @@ enum sn_status search_take_all(struct search *s, struct sn_err *err)
         const struct family *f = family_of(s, &s->all.of[n.variant]);
         if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n.bound)
             continue;
-        SN_TRY(n.level == SN_BRANCH_ORDERS ? take_orders(s, &n, err) : take_exact(s, &n, err));
+        SN_TRY(n.level == SN_BRANCH_GROUP    ? open_group(s, &s->group[n.order], err)
+               : n.level == SN_BRANCH_ORDERS ? take_orders(s, &n, err)
+                                             : take_exact(s, &n, err));
     }
     return SN_OK;
 }
@@ -289,8 +381,8 @@ static enum sn_status run(struct search *s, struct sn_err *err)
     SN_TRY(sn_estimator_create(&s->estimator, w->config, w->machine, w->software, w->ops,
                                w->threads, err));
     sn_estimator_limit(s->estimator, w->limit, search_library_of(s));
-    for (int64_t i = 0; i < s->all.n; i++)
-        SN_TRY(bound_one(s, i, err));
+    SN_TRY(bound_groups(s, err));
+    SN_TRY(search_push_groups(s, err));
     SN_TRY(search_take_all(s, err));
     return search_finish(s, err);
 }
@@ -317,6 +409,7 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
     sn_heap_fini(&s.heap);
     sn_heap_fini(&s.bounded);
     sn_free(s.family);
+    sn_free(s.group);
     sn_free(s.config);
     if (st != SN_OK)
         sn_search_fini(out);

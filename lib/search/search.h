@@ -1,9 +1,11 @@
 /*
  * search.h - the best layouts of a run on a number of ranks, and how far the others are from them.
  *
- * Best-first branch and bound. Every valid layout (variants.h) gets a lower bound for all orders of
- * its axes at once (estimate.h); the one with the least bound is taken up: replaced by its orders,
- * each with its schedule played through, and then by its compiled and simulated self. A family is
+ * Best-first branch and bound. Valid layouts (variants.h) that differ in recomputation and in what
+ * replicas hold alone are a group with one lower bound; the group with the least is opened: each of its
+ * layouts gets a lower bound for all orders of its axes at once (estimate.h). The layout with the least
+ * bound is taken up: replaced by its orders, each with its schedule played through, and then by its
+ * compiled and simulated self. A family is
  * all layouts on the same grid (tensor, context, pipeline, expert; data follows). Once `top` families have
  * members whose exact time is at most the least bound that is left, nothing that was not compiled
  * can be better than what was found, in any of these families or outside of them: what is pruned is
@@ -45,8 +47,8 @@ struct sn_search {
     struct sn_found *found; /* best first, one of each grid */
     int n;
     int64_t valid;          /* layouts, orders of axes apart */
-    int64_t too_big;        /* of these: memory proven to be over the limit */
-    int64_t bounded;        /* bounds computed, orders apart */
+    int64_t too_big;        /* of these: known to need more memory than the limit */
+    int64_t bounded;        /* bounds of single layouts computed, orders apart */
     int64_t exact;          /* layouts compiled and simulated */
     bool too_many, stopped; /* as wanted: not searched; ended before it was proven */
     double compile_seconds; /* CPU time that these took */

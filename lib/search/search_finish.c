@@ -136,6 +136,7 @@ static enum sn_status fall(struct search *s, struct sn_err *err)
         if (n.memory <= s->limit)
             SN_TRY(sn_heap_push(&s->heap, &n, err));
     }
+    SN_TRY(search_push_groups(s, err));
     SN_TRY(search_take_all(s, err));
     const struct sn_found *best = NULL;
     for (int i = 0; i < s->families && !o->stopped; i++) {
@@ -176,6 +177,8 @@ static enum sn_status find_front(struct search *s, struct sn_err *err)
 
 static enum sn_status collect_near(struct search *s, struct sn_err *err)
 {
+    if (s->out->n == 0)
+        SN_TRY(search_bound_over(s, err));
     for (int i = 0; s->out->n == 0 && i < s->n_near; i++) {
         struct sn_found *f = &s->out->near[i];
         *f = (struct sn_found){.rest = 0};

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SN_BRANCH_ORDERS, SN_BRANCH_EXACT }; /* what taking a node up does */
+/* What taking a node up does: bounds each layout of the group of one, plays its orders, compiles it. */
+enum { SN_BRANCH_GROUP, SN_BRANCH_ORDERS, SN_BRANCH_EXACT };
 
 struct sn_branch {
     double bound;

@@ -16,6 +16,21 @@ struct family {
     int64_t members;               /* that may fit */
 };
 
+/* Layouts one after another in the list that differ in recomputation and ZeRO alone. */
+struct group {
+    int64_t first, n;
+    double bound;          /* of them all */
+    bool is_open, is_over; /* each of them is bounded; inputs of layers alone are over the limit */
+};
+
+/* How many units keep their gathered weights in a layout without its order of axes, within a limit. */
+struct room {
+    struct sn_layout_config layout;
+    int64_t limit;
+    int fit;
+};
+enum { SN_SEARCH_ROOMS = 16 };
+
 struct search {
     const struct sn_search_want *w;
     struct sn_search *out;
@@ -24,10 +39,14 @@ struct search {
     struct sn_estimator *estimator;
     struct sn_variants all;
     struct sn_heap heap;
-    struct sn_heap bounded; /* all that were in it, for a front */
+    struct sn_heap bounded; /* all layouts that were in it, for a front */
+    struct group *group;
+    int groups, cap_groups;
     int64_t limit;          /* that counts now, w->limit at first */
     struct family *family;
     int families, cap_families;
+    struct room room[SN_SEARCH_ROOMS]; /* of what was compiled last */
+    int rooms;
     int top;    /* grids whose best are wanted */
     bool hides; /* what is compiled from now on has its operations in order (layout.overlap) */
     int n_near;
@@ -40,6 +59,10 @@ void search_layout_of(struct sn_layout_config *l, const struct search *s,
 int64_t search_library_of(const struct search *s);
 /* Of variant i, within the limit that counts: seconds and bytes, at least. */
 enum sn_status search_bound(struct sn_branch *out, struct search *s, int64_t i, struct sn_err *err);
+/* Groups that nobody has opened go into the heap. */
+enum sn_status search_push_groups(struct search *s, struct sn_err *err);
+/* What those need that are over the limit. */
+enum sn_status search_bound_over(struct search *s, struct sn_err *err);
 /* Rates of the layout at hand, for the order of its operations. */
 enum sn_status search_weigh(struct search *s, struct sn_err *err);
 enum sn_status search_compile_as(struct search *s, struct sn_found *f, struct sn_err *err);

@@ -14,9 +14,12 @@ row() { # model machine gpus batch seq target
         }
 }
 
-echo "| search | layouts | do not fit | compiled | CPU time | target | bounded a second | each compiled | memory |"
+echo "| search | layouts | do not fit | compiled | CPU time | target | layouts a second | each compiled | memory |"
 echo "|---|---|---|---|---|---|---|---|---|"
 row llama-65b dgx-a100-80 1024 2048 2048 "1 s, 200 MiB"
 row llama-65b dgx-a100-80 16384 32768 2048 "5 s, 200 MiB"
 row llama-13b dgx-a100-80 64 2048 2048 ""
 row mixtral-8x7b dgx-a100-80 1024 2048 4096 ""
+row llama3-8b dgx-h100 512 1024 4096 ""
+row mixtral-8x7b dgx-h100 64 256 4096 ""
+row llama3-70b dgx-h100 256 512 8192 ""

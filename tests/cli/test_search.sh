@@ -28,7 +28,7 @@ step_time() { # JSON
 file '{schedule: 1f1b, zero: 1}' 'preset: dgx-a100-80'
 run "$plan" search "$tmp/run.yaml" --gpus 8 --top 4
 is "search exits 0" "$rc" 0
-like "it says how many layouts there are" "$out" '^[0-9]+ layouts of 8 ranks .* do not fit .* compiled'
+like "it says how many layouts there are" "$out" '^[0-9]+ layouts of 8 ranks .* are known not to fit .* compiled'
 is "one row for each of four grids" "$(printf '%s\n' "$out" | grep -cE '^ +[1-4] ')" 4
 like "the winner's time is broken down" "$out" '^ +1 .*; computing [0-9.]+ %'
 like "a rival's loss is named" "$out" '^ +2 .*; \+[0-9.]+ % [a-z]+'

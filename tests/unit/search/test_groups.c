@@ -1,0 +1,101 @@
+/*
+ * test_groups.c - what a search passes over without looking: the bound of a group is none that a member of
+ * it undercuts, and what is found is what looking at every layout finds. With ALL=1 on more models.
+ */
+#include "lib/base/mem.h"
+#include "lib/search/estimate.h"
+#include "lib/search/search.h"
+#include "lib/search/variants.h"
+#include "tests/lib/tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    const char *model, *machine, *train; /* keys of train */
+    int ranks, batch, seq;
+};
+
+static const struct run runs[] = {
+    {"gpt2-1.5b", "dgx-a100-80", "precision: bf16", 16, 32, 1024},
+    {"llama3-8b", "dgx-h100", "precision: bf16", 16, 32, 4096},
+    {"mixtral-8x7b", "lassen", "precision: fp16", 16, 16, 4096},
+    {"gpt2-1.5b", "perlmutter-40", "precision: bf16", 64, 256, 1024}, /* from here on with ALL=1 */
+    {"llama3-8b", "marconi100", "precision: fp16", 64, 128, 8192},
+    {"llama3-8b", "gh200-4", "precision: bf16, grad_dtype: bf16", 64, 256, 32768},
+    {"mixtral-8x7b", "dgx-h100", "precision: bf16", 64, 64, 4096},
+    {"deepseek-v2-lite", "h800-8", "precision: bf16", 32, 64, 4096},
+    {"gemma2-9b", "dgx-h200", "precision: bf16, lora: {rank: 8, targets: [\"*.attn.q.weight\"]}",
+     32, 64, 8192},
+    {"gpt-neox-20b", "summit", "precision: fp16", 96, 96, 2048},
+};
+enum { QUICK = 3 };
+
+struct seen {
+    int64_t layouts, timed, under;
+    double worst; /* the least bound of a member over that of its group, less 1 */
+};
+
+/* Keys but those that a group leaves open. */
+static void look(struct seen *k, struct sn_estimator *e, const struct sn_config *c,
+                 const struct sn_variants *all)
+{
+    struct sn_err err;
+    for (int64_t i = 0; i < all->n; i++) {
+        struct sn_layout_config l;
+        struct sn_estimate group, one;
+        sn_variant_expand(&l, &all->of[i], c);
+        if (sn_estimate(&one, e, &l, SN_ESTIMATE_ANY_ORDER, &err) != SN_OK ||
+            sn_estimate(&group, e, &l, SN_ESTIMATE_GROUP, &err) != SN_OK) {
+            tap_ok(false, "%s", err.text);
+            return;
+        }
+        k->layouts++;
+        if (one.seconds <= 0) /* it keeps more than fits */
+            continue;
+        k->timed++;
+        k->under += one.seconds < group.seconds * (1 - 1e-12);
+        k->worst = fmin(k->worst, one.seconds / group.seconds - 1);
+    }
+}
+
+static void no_member_undercuts(const struct run *r)
+{
+    struct sn_config c;
+    struct sn_machine m = {0};
+    struct sn_software soft;
+    struct sn_estimator *e = NULL;
+    struct sn_variants all = {0};
+    struct sn_err err = {0};
+    struct seen k = {.worst = 1};
+    char *text = sn_format("model: {preset: %s, seq: %d}\ntrain: {steps: 1, global_batch: %d, "
+                           "%s}\nmachine: {preset: %s}\nlayout: auto\n",
+                           r->model, r->seq, r->batch, r->train, r->machine);
+    sn_software_default(&soft);
+    bool good = sn_config_parse(&c, text, strlen(text), "r.yaml", NULL, &err) == SN_OK &&
+                sn_machine_of(&m, &c, NULL, &err) == SN_OK &&
+                sn_variants_list(&all, &c, r->ranks, m.devices, &err) == SN_OK &&
+                sn_estimator_create(&e, &c, &m, &soft, sn_ops_cpu(), 1, &err) == SN_OK;
+    if (good) {
+        sn_estimator_limit(e, sn_memory_limit(&m, &c), SN_LIBRARY_BYTES);
+        look(&k, e, &c, &all);
+    }
+    tap_ok(good && k.timed > 0 && k.under == 0,
+           "%s on %d of %s: %lld layouts, none of %lld under its group's bound (least: %.2g %% "
+           "above) %s",
+           r->model, r->ranks, r->machine, (long long)k.layouts, (long long)k.timed, 100 * k.worst,
+           err.text);
+    sn_estimator_destroy(e);
+    sn_variants_fini(&all);
+    sn_machine_fini(&m);
+    sn_free(text);
+}
+
+int main(void)
+{
+    int n = getenv("ALL") ? (int)(sizeof(runs) / sizeof(runs[0])) : QUICK;
+    for (int i = 0; i < n; i++)
+        no_member_undercuts(&runs[i]);
+    return tap_done();
+}
