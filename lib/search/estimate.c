@@ -334,24 +334,25 @@ static int64_t head_blocks(const struct sn_estimator *e)
 /* A profile of so many blocks takes long to compile: what stages keep is asked for before it. */
 enum { MANY_BLOCKS = 64 };
 
-/* What all of a group take at least: what is kept with the most recomputation, segments without any, the
- * pipeline. */
+/* What all of a group take at least. Where its members differ in recomputation, which l has none of, that
+ * is what is kept with most of it, and segments without any. */
 static enum sn_status estimate_group(struct sn_estimate *out, struct sn_estimator *e,
                                      const struct sn_layout_config *l, struct sn_err *err)
 {
     struct sn_estimation k;
     struct sn_layout_config least = *l;
     bool is_named = e->config.layout_named >> SN_KEY_RECOMPUTE & 1u;
+    bool differs = l->recompute == SN_RECOMPUTE_NONE && !is_named;
     *out = (struct sn_estimate){0};
     least.zero = least.zero_node = least.zero_cache = 0;
-    least.recompute = is_named ? l->recompute : SN_RECOMPUTE_FULL;
+    least.recompute = differs ? SN_RECOMPUTE_FULL : l->recompute;
     SN_TRY(estimation_init(&k, e, &least, err));
     SN_TRY(sn_estimate_inputs(&k, &out->memory, err));
-    if (out->memory == 0 && head_blocks(e) > MANY_BLOCKS)
+    if (out->memory == 0 && (!differs || head_blocks(e) > MANY_BLOCKS))
         SN_TRY(sn_estimate_kept(&k, &out->memory, err));
     if (out->memory > 0)
         return SN_OK;
-    least.recompute = SN_RECOMPUTE_NONE;
+    least.recompute = l->recompute;
     SN_TRY(estimation_init(&k, e, &least, err));
     SN_TRY(estimate_closer(&k, true, err));
     fill_wire(&k);

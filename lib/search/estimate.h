@@ -47,9 +47,11 @@ enum sn_estimate_detail {
                               tensor and tensor_x are neighbours in all of them */
     SN_ESTIMATE_ORDER,     /* in the layout's order */
     SN_ESTIMATE_PLAYED,    /* and with its schedule played through: tighter, 100 times slower */
-    SN_ESTIMATE_GROUP /* of all layouts that differ from it in recomputation and in what replicas
-                              hold alone: with nothing computed again, gathered, reduced or updated; bytes
-                              only where they are over the limit, and then no seconds */
+    /* Of all layouts that differ from it in what replicas hold alone, or, where it computes nothing again
+     * and the run file leaves that open, in recomputation, too: a step with no more than it computes
+     * again, and nothing gathered, reduced or updated. Bytes only where they are over the limit, and
+     * then no seconds. */
+    SN_ESTIMATE_GROUP
 };
 /* Of a valid layout with layout.data set. */
 enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,

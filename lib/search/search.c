@@ -141,7 +141,8 @@ static enum sn_status bound_group(struct search *s, int64_t first, int64_t n, st
     bool is_over = s->limit && e.memory > 0;
     s->group[s->groups++] = (struct group){first, n, e.seconds, false, is_over};
     s->out->too_big += is_over ? n : 0;
-    return family_add(s, &s->all.of[first], is_over ? 0 : n, err);
+    family_of(s, &s->all.of[first])->members -= is_over ? n : 0;
+    return SN_OK;
 }
 
 static enum sn_status bound_groups(struct search *s, struct sn_err *err)
@@ -149,38 +150,62 @@ static enum sn_status bound_groups(struct search *s, struct sn_err *err)
     for (int64_t i = 0, n; i < s->all.n; i += n) {
         for (n = 1; i + n < s->all.n && same_group(&s->all.of[i], &s->all.of[i + n]); n++)
             ;
+        SN_TRY(family_add(s, &s->all.of[i], n, err));
         SN_TRY(bound_group(s, i, n, err));
     }
     return SN_OK;
 }
 
+static enum sn_status push_group(struct search *s, int at, struct sn_err *err)
+{
+    const struct group *g = &s->group[at];
+    struct sn_branch n = {g->bound, g->first, SN_BRANCH_GROUP, at, 0};
+    return g->is_open || g->is_over ? SN_OK : sn_heap_push(&s->heap, &n, err);
+}
+
 enum sn_status search_push_groups(struct search *s, struct sn_err *err)
 {
-    for (int i = 0; i < s->groups; i++) {
-        struct sn_branch n = {s->group[i].bound, s->group[i].first, SN_BRANCH_GROUP, i, 0};
-        if (!s->group[i].is_open && !s->group[i].is_over)
-            SN_TRY(sn_heap_push(&s->heap, &n, err));
-    }
+    for (int i = 0; i < s->groups; i++)
+        SN_TRY(push_group(s, i, err));
     return SN_OK;
 }
 
-static enum sn_status open_group(struct search *s, struct group *g, struct sn_err *err)
+static enum sn_status bound_all(struct search *s, int64_t first, int64_t end, struct sn_err *err)
 {
-    g->is_open = true;
-    for (int64_t i = g->first; i < g->first + g->n; i++)
+    for (int64_t i = first; i < end; i++)
         SN_TRY(bound_one(s, i, err));
+    return SN_OK;
+}
+
+/* The members that compute as little again as any are looked at, those that compute more are groups of
+ * their own. */
+static enum sn_status open_group(struct search *s, int at, struct sn_err *err)
+{
+    s->group[at].is_open = true;
+    int64_t first = s->group[at].first, end = first + s->group[at].n, n;
+    for (int64_t i = first; i < end; i += n) {
+        for (n = 1; i + n < end && s->all.of[i + n].recompute == s->all.of[i].recompute; n++)
+            ;
+        if (i == first) {
+            SN_TRY(bound_all(s, i, i + n, err));
+            continue;
+        }
+        SN_TRY(bound_group(s, i, n, err));
+        SN_TRY(push_group(s, s->groups - 1, err));
+    }
     return SN_OK;
 }
 
 enum sn_status search_bound_over(struct search *s, struct sn_err *err)
 {
     for (int i = 0; i < s->groups; i++) {
-        struct group *g = &s->group[i];
-        if (!g->is_over || g->is_open)
+        struct group g = s->group[i];
+        if (!g.is_over)
             continue;
-        s->out->too_big -= g->n;
-        family_of(s, &s->all.of[g->first])->members += g->n;
-        SN_TRY(open_group(s, g, err));
+        s->group[i].is_over = false;
+        s->out->too_big -= g.n;
+        family_of(s, &s->all.of[g.first])->members += g.n;
+        SN_TRY(bound_all(s, g.first, g.first + g.n, err));
     }
     return SN_OK;
 }
@@ -358,7 +383,7 @@ enum sn_status search_take_all(struct search *s, struct sn_err *err)
         const struct family *f = family_of(s, &s->all.of[n.variant]);
         if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n.bound)
             continue;
-        SN_TRY(n.level == SN_BRANCH_GROUP    ? open_group(s, &s->group[n.order], err)
+        SN_TRY(n.level == SN_BRANCH_GROUP    ? open_group(s, n.order, err)
                : n.level == SN_BRANCH_ORDERS ? take_orders(s, &n, err)
                                              : take_exact(s, &n, err));
     }
