@@ -103,7 +103,7 @@
  *                                                         2 dr[T,d - n]
  *               moves, and dr: the sum over the heads here, in their order, in fp32, rounded once; dr may be f32
  * ATTENTION     0 q[T,H*d], 1 k[T,G*d], 2 v[T,G*e],       0+ o[T,H*e], 1+ lse[T,H] f32 -
- *               3 starts[N S,1] i32?
+ *               3 starts[N S,1 or 2] i32?
  *               e = v_dim, or d where that is 0; q, k and v may be columns of one buffer
  *               within each sample, over the keys that the query sees (kernels/mask.h); scores s are times
  *               attr.attention.scale > 0, and with cap > 0 then cap tanh(s / cap); head h reads kv head h*G/H;

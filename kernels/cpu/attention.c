@@ -207,10 +207,10 @@ static void drop_row(const struct job *j, const struct work *w, const struct sn_
 static void soften_block(const struct job *j, struct work *w, int64_t i0, int64_t n,
                          const struct keys *k)
 {
-    int64_t query = w->run->first + w->q0 + i0, key = k->run->first + k->k0, diag = query - key;
+    int64_t query = w->run->first + w->q0 + i0, key = k->run->first + k->k0;
     int64_t whole = j->bf16.set ? sn_bf16_depth(j->bf16.set, k->n) : 0;
     for (int64_t i = 0; i < n; i++) {
-        int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        int64_t visible = sn_keys_upto(&j->mask, w->sample, query + i, key, k->n);
         int64_t before = sn_keys_before(&j->mask, w->sample, query + i, key);
         struct sn_attn_row row = {w->sample, w->head, query + i, key, visible};
         float *p = w->p + i * score_row(j);
@@ -222,6 +222,8 @@ static void soften_block(const struct job *j, struct work *w, int64_t i0, int64_
             drop_row(j, w, &row, p);
         if (j->bf16.set)
             sn_attn_round(p, visible, whole, w->p16 + i * j->k_block);
+        else
+            sn_clear_rest(&j->mask, p, visible, k->n);
     }
 }
 
@@ -240,7 +242,7 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, co
                                 .b_panel = j->d * SN_PANEL,
                                 .c = w->p,
                                 .c_row = SN_KEYS,
-                                .visible = sn_visible(SN_COLS, diag, k->n),
+                                .visible = sn_visible(&j->mask, SN_COLS, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&scores);
     soften_block(j, w, i0, n, k);
@@ -256,7 +258,7 @@ static void block(const struct job *j, struct work *w, int64_t i0, int64_t n, co
                               .c = w->o + i0 * j->ldv,
                               .c_row = j->ldv,
                               .add = true,
-                              .visible = sn_visible(SN_UPTO, diag, k->n),
+                              .visible = sn_visible(&j->mask, SN_UPTO, diag, k->n),
                               .diag = diag};
     SN_K(sn_product)(&sums);
 }
@@ -289,7 +291,7 @@ static void block_bf16(const struct job *j, struct work *w, int64_t i0, int64_t 
                                      .b = packed_keys(j, w->sample, kv_head, r, k->k0),
                                      .c = w->p,
                                      .c_row = score_row(j),
-                                     .visible = sn_visible(SN_COLS, diag, k->n),
+                                     .visible = sn_visible(&j->mask, SN_COLS, diag, k->n),
                                      .diag = diag};
     SN_K(sn_product_bf16)(f, &scores);
     soften_block(j, w, i0, n, k);
@@ -301,7 +303,7 @@ static void block_bf16(const struct job *j, struct work *w, int64_t i0, int64_t 
                                    .c = w->o + i0 * j->ldv,
                                    .c_row = j->ldv,
                                    .add = true,
-                                   .visible = sn_visible(SN_UPTO, diag, k->n),
+                                   .visible = sn_visible(&j->mask, SN_UPTO, diag, k->n),
                                    .diag = diag};
     SN_K(sn_product_bf16)(f, &sums);
 }
@@ -389,7 +391,7 @@ static void pass(const struct job *j, struct work *w, const struct sn_run *run)
         struct keys keys = {run, k0, last - k0 < j->k_block ? last - k0 : j->k_block};
         if (!j->bf16.set)
             pack(j, w, &keys);
-        int64_t from = sn_first_query(w->run, run, k0);
+        int64_t from = sn_first_query(&j->mask, w->sample, w->run, run, k0);
         int64_t i0 = from > w->q0 ? (from - w->q0) / j->q_block * j->q_block : 0;
         for (; i0 < w->queries; i0 += j->q_block) {
             int64_t n = w->queries - i0 < j->q_block ? w->queries - i0 : j->q_block;
@@ -432,7 +434,7 @@ static void pack_bf16(const struct job *j, const struct work *w, int64_t i)
     int64_t sample = head / j->a->attr.attention.kv_heads,
             kv_head = head % j->a->attr.attention.kv_heads;
     struct keys keys = {&j->keys.run[r], b * j->k_block, j->k_block};
-    if (!sn_run_sees(&j->queries.run[j->queries.count - 1], keys.run))
+    if (!sn_run_sees(&j->mask, &j->queries.run[j->queries.count - 1], keys.run))
         return;
     keys.n = keys.run->n - keys.k0 < keys.n ? keys.run->n - keys.k0 : keys.n;
     struct sn_head k = keys_of(j, sample, kv_head, &keys, SN_ATTENTION_K),

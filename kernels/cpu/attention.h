@@ -4,11 +4,13 @@
  *
  * Runs: the rows of one sample on one context rank are one or two runs of consecutive positions.
  * Runs of queries and of keys are cut from the sample at the same places, so two of them are the
- * same positions, or the one lies wholly before the other: the mask needs care only inside a run.
+ * same positions, or the one lies wholly before the other: the mask needs care only inside a run
+ * or, with prefixes, where keys lie behind queries.
  *
  * Blocks: BQ queries of a run x BK keys of a run. With diag = (position of the first query) - (that
  * of the first key), query i of a block sees its keys j <= i + diag. Either diag is a multiple of
- * BQ (the same run), which the rounding of rows and keys to SN_STEP relies on, or all is seen.
+ * BQ (the same run), which the rounding of rows and keys to SN_STEP relies on, or all is seen. With
+ * prefixes the products leave out nothing of a block: what a query does not see is zero in p and ds.
  */
 #ifndef SN_ATTENTION_H
 #define SN_ATTENTION_H
@@ -55,9 +57,10 @@ void SN_K(sn_product)(const struct sn_product *p);
 float SN_K(sn_attention_dot)(const float *a, const float *b, int64_t n);
 
 /* The mask `partial` where it hides something of rows x keys at `diag`, none elsewhere. */
-static inline enum sn_visible sn_visible(enum sn_visible partial, int64_t diag, int64_t keys)
+static inline enum sn_visible sn_visible(const struct sn_mask *m, enum sn_visible partial,
+                                         int64_t diag, int64_t keys)
 {
-    return diag >= keys - 1 ? SN_ALL : partial;
+    return diag >= keys - 1 || sn_mask_has_prefix(m) ? SN_ALL : partial;
 }
 
 enum { SN_RUNS = 2 }; /* of one rank, at most */
@@ -82,16 +85,26 @@ static inline struct sn_runs sn_runs_of(const struct sn_attr *a, int k)
     return r;
 }
 
-/* Do queries of run q see keys of run k at all? Then from row sn_first_query() on, for keys from
+/* May queries of run q see keys of run k at all? Then from row sn_first_query() on, for keys from
  * row k0 of their run on. */
-static inline bool sn_run_sees(const struct sn_run *q, const struct sn_run *k)
+static inline bool sn_run_sees(const struct sn_mask *m, const struct sn_run *q,
+                               const struct sn_run *k)
 {
-    return q->first >= k->first;
+    return q->first >= k->first || sn_mask_has_prefix(m);
 }
 
-static inline int64_t sn_first_query(const struct sn_run *q, const struct sn_run *k, int64_t k0)
+static inline int64_t sn_first_query(const struct sn_mask *m, int64_t sample,
+                                     const struct sn_run *q, const struct sn_run *k, int64_t k0)
 {
-    return q->first == k->first ? k0 : 0;
+    int64_t low = 0, high = q->first == k->first ? k0 : q->first > k->first ? 0 : q->n;
+    while (sn_mask_has_prefix(m) && low < high) { /* rows before low see none of them */
+        int64_t middle = low + (high - low) / 2;
+        if (sn_mask_last(m, sample, q->first + middle) >= k->first + k0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
 }
 
 /* `n` queries of a run from its row `first` on, of a sample here. */
@@ -108,7 +121,8 @@ struct sn_key_range {
 static inline struct sn_key_range sn_keys_seen(const struct sn_mask *m, const struct sn_queries *q,
                                                const struct sn_run *k)
 {
-    int64_t at = q->run->first + q->first, end = at + q->n - k->first;
+    int64_t at = q->run->first + q->first;
+    int64_t end = sn_mask_last(m, q->sample, at + q->n - 1) + 1 - k->first;
     int64_t from = sn_mask_first(m, q->sample, at) - k->first;
     struct sn_key_range seen = {from > 0 ? from : 0, end < k->n ? end : k->n};
     return seen.from < seen.end ? seen : (struct sn_key_range){0, 0};
@@ -127,6 +141,14 @@ static inline int64_t sn_keys_before(const struct sn_mask *m, int64_t sample, in
 {
     int64_t before = sn_mask_first(m, sample, p) - key;
     return before > 0 ? before : 0;
+}
+
+/* How many of n keys from position `key` on are not behind the last that it sees. */
+static inline int64_t sn_keys_upto(const struct sn_mask *m, int64_t sample, int64_t p, int64_t key,
+                                   int64_t n)
+{
+    int64_t upto = sn_mask_last(m, sample, p) + 1 - key;
+    return upto < 0 ? 0 : upto < n ? upto : n;
 }
 
 /* What a head of a sample is: `rows` rows from first_row on, d columns from first_col on. */
@@ -205,6 +227,14 @@ static inline int64_t sn_whole_step(float *row, int64_t visible, float fill)
     for (int64_t k = visible; k < whole; k++)
         row[k] = fill;
     return whole;
+}
+
+/* With prefixes products read all n keys of a row: zeros behind what sn_whole_step() filled. */
+static inline void sn_clear_rest(const struct sn_mask *m, float *row, int64_t visible, int64_t n)
+{
+    int64_t whole = sn_round_up(visible, SN_STEP);
+    if (sn_mask_has_prefix(m) && whole < n)
+        memset(row + whole, 0, (size_t)(n - whole) * sizeof(*row));
 }
 
 /* A row of zeros, where the query sees none of them. */

@@ -90,9 +90,8 @@ static int64_t position(const struct piece *p)
 static void block_rows(const struct job *j, struct work *w, const struct piece *q,
                        const struct piece *k)
 {
-    int64_t diag = position(q) - position(k);
     for (int64_t i = 0; i < q->n; i++) {
-        int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        int64_t visible = sn_keys_upto(&j->mask, w->sample, position(q) + i, position(k), k->n);
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
         float *factor = NULL;
         if (j->dropout.drop > 0) {
@@ -108,6 +107,8 @@ static void block_rows(const struct job *j, struct work *w, const struct piece *
                                       .before =
                                           sn_keys_before(&j->mask, w->sample, row.query, row.key)};
         sn_attn_gradient_row(&of, visible, w->p + at, w->ds + at);
+        sn_clear_rest(&j->mask, w->p + at, visible, k->n);
+        sn_clear_rest(&j->mask, w->ds + at, visible, k->n);
     }
 }
 
@@ -127,7 +128,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                 .b_panel = j->d * SN_PANEL,
                                 .c = w->p,
                                 .c_row = SN_KEYS,
-                                .visible = sn_visible(SN_COLS, diag, k->n),
+                                .visible = sn_visible(&j->mask, SN_COLS, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&scores);
     scores.depth = j->e;
@@ -150,7 +151,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                 .c = w->dv + k0 * j->ldv,
                                 .c_row = j->ldv,
                                 .add = true,
-                                .visible = sn_visible(SN_SINCE, diag, k->n),
+                                .visible = sn_visible(&j->mask, SN_SINCE, diag, k->n),
                                 .diag = diag};
     SN_K(sn_product)(&by_key);
     by_key.cols = j->d;
@@ -172,7 +173,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                   .c = w->dq + i0 * j->ld,
                                   .c_row = j->ld,
                                   .add = true,
-                                  .visible = sn_visible(SN_UPTO, diag, k->n),
+                                  .visible = sn_visible(&j->mask, SN_UPTO, diag, k->n),
                                   .diag = diag};
     SN_K(sn_product)(&by_query);
 }
@@ -223,8 +224,9 @@ static void pass(const struct job *j, struct work *w, int r)
         pack(j, w, &keys);
         for (int i = 0; i < j->queries.count; i++) {
             struct piece q = {&j->queries.run[i], i * j->place, 0, 0};
-            int64_t end = sn_run_sees(q.run, run) ? q.run->n : 0;
-            for (q.first = sn_first_query(q.run, run, k0); q.first < end; q.first += SN_BQ) {
+            int64_t end = sn_run_sees(&j->mask, q.run, run) ? q.run->n : 0;
+            int64_t from = sn_first_query(&j->mask, w->sample, q.run, run, k0);
+            for (q.first = from / SN_BQ * SN_BQ; q.first < end; q.first += SN_BQ) {
                 q.n = end - q.first < SN_BQ ? end - q.first : SN_BQ;
                 int64_t last = position(&keys) + keys.n - 1;
                 if (sn_keys_are_past(&j->mask, w->sample, position(&q), last))
@@ -241,7 +243,7 @@ static void store_run(const struct job *j, struct work *w, const struct sn_run *
     enum sn_acc acc = j->a->acc[SN_ATTENTION_DX_DQ];
     struct sn_head dq = rows_of(&j->a->out[SN_ATTENTION_DX_DQ], w->sample * j->rows, run, w->head,
                                 j->d);
-    if (acc == SN_ADD && !sn_run_sees(run, &j->keys.run[0]))
+    if (acc == SN_ADD && !sn_run_sees(&j->mask, run, &j->keys.run[0]))
         return;
     for (int64_t i = 0; i < run->n; i++) {
         float *restrict row = w->dq + (place + i) * j->ld;
@@ -257,13 +259,13 @@ static void query_head(const struct job *j, struct work *w)
     const struct sn_runs *queries = &j->queries, *keys = &j->keys;
     for (int r = 0; r < queries->count; r++) {
         const struct sn_run *run = &queries->run[r];
-        if (sn_run_sees(run, &keys->run[0]))
+        if (sn_run_sees(&j->mask, run, &keys->run[0]))
             load_run(j, w, run, r * j->place);
         size_t bytes = (size_t)(sn_round_up(run->n, SN_AR) * j->ld) * sizeof(float);
         memset(w->dq + r * j->place * j->ld, 0, bytes);
     }
     for (int r = 0; r < keys->count; r++)
-        if (sn_run_sees(&queries->run[queries->count - 1], &keys->run[r]))
+        if (sn_run_sees(&j->mask, &queries->run[queries->count - 1], &keys->run[r]))
             pass(j, w, r);
     for (int r = 0; r < queries->count; r++)
         store_run(j, w, &queries->run[r], r * j->place);

@@ -120,9 +120,9 @@ static struct sn_head rows_of(const struct sn_mat *x, int64_t first, const struc
 static void block_rows(const struct job *j, struct work *w, const struct piece *q,
                        const struct piece *k)
 {
-    int64_t diag = position(q) - position(k), whole = sn_bf16_depth(j->bf16.set, k->n);
+    int64_t whole = sn_bf16_depth(j->bf16.set, k->n);
     for (int64_t i = 0; i < q->n; i++) {
-        int64_t visible = i + diag + 1 < k->n ? i + diag + 1 : k->n;
+        int64_t visible = sn_keys_upto(&j->mask, w->sample, position(q) + i, position(k), k->n);
         struct sn_attn_row row = {w->sample, w->head, position(q) + i, position(k), visible};
         struct sn_attn_gradient of = {.scale = j->a->attr.attention.scale,
                                       .lse = w->lse[i],
@@ -181,7 +181,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                      .b = w->k + at * f->deep,
                                      .c = w->p,
                                      .c_row = j->score_row,
-                                     .visible = sn_visible(SN_COLS, diag, k->n),
+                                     .visible = sn_visible(&j->mask, SN_COLS, diag, k->n),
                                      .diag = diag};
     SN_K(sn_product_bf16)(f, &scores);
     scores.depth = j->e;
@@ -197,7 +197,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
                                    .c = w->dv + at * j->ldv,
                                    .c_row = j->ldv,
                                    .add = true,
-                                   .visible = sn_visible(SN_SINCE, diag, k->n),
+                                   .visible = sn_visible(&j->mask, SN_SINCE, diag, k->n),
                                    .diag = diag};
     add_by_key(j, w, w->p16, &sums);
     sums.cols = j->d;
@@ -210,7 +210,7 @@ static void block(const struct job *j, struct work *w, const struct piece *q, co
     sums.a = by_query(j, w, q, k);
     sums.b = w->k_across + at * f->wide;
     sums.c = w->dq;
-    sums.visible = sn_visible(SN_UPTO, diag, k->n);
+    sums.visible = sn_visible(&j->mask, SN_UPTO, diag, k->n);
     SN_K(sn_product_bf16)(f, &sums);
 }
 
@@ -290,7 +290,7 @@ static void pack_keys(const struct job *j, struct work *w)
 {
     const struct sn_attn_bf16 *f = &j->bf16;
     const struct sn_run *last = &j->queries.run[j->queries.count - 1];
-    for (int r = 0; r < j->keys.count && sn_run_sees(last, &j->keys.run[r]); r++) {
+    for (int r = 0; r < j->keys.count && sn_run_sees(&j->mask, last, &j->keys.run[r]); r++) {
         struct piece p = {&j->keys.run[r], r, 0, 0};
         for (; p.first < p.run->n; p.first += f->keys) {
             p.n = p.run->n - p.first < f->keys ? p.run->n - p.first : f->keys;

@@ -111,7 +111,7 @@ static void block(const struct sn_args *a, struct work *w, int64_t from, int64_t
 static void query(const struct sn_args *a, struct work *w, int64_t r)
 {
     const struct sn_attention_attr *t = &a->attr.attention;
-    const struct sn_mask mask = {a->attr.position.seq, t->window, NULL};
+    const struct sn_mask mask = {a->attr.position.seq, t->window, NULL, 0};
     const struct sn_mat *q = &a->in[SN_ATTENTION_ROWS_Q], *o = &a->out[SN_ATTENTION_ROWS_O];
     int64_t d = t->head_dim, e = sn_v_dim(t), at = sn_row_position(&a->attr.position, r);
     sn_row_load(w->q, sn_at(q, r, w->first * d), q->dtype, w->n * d);

@@ -93,8 +93,10 @@ template <class A> struct scaled : sn_all_rows {
             (const float *)a.in[SN_ATTENTION_DX_Q].p + r * a.in[SN_ATTENTION_DX_Q].ld + c;
         float y[N] = {0};
         if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD) {
+            const struct sn_mask mask = sn_mask_of(&a.attr, &a.in[SN_ATTENTION_DX_STARTS]);
+            int64_t sample = sn_row_sample(&a.attr.position, r);
             if (sn_position(&a.attr.position, a.attr.position.key_rank, 0) >
-                sn_row_position(&a.attr.position, r))
+                sn_mask_last(&mask, sample, sn_row_position(&a.attr.position, r)))
                 return; /* it sees no key: not even a zero is added */
             A::load(a.out[SN_ATTENTION_DX_DQ], r, c, y);
         }

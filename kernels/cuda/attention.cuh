@@ -3,8 +3,8 @@
  * mask hides, dropout.
  *
  * Rows of a sample on one context rank are one or two runs of consecutive positions, increasing
- * (kernels/position.h): a key is hidden when its position is beyond the query's, so of tiles in
- * order the first one that is wholly hidden ends the walk.
+ * (kernels/position.h): a key is hidden when its position is beyond the last that the query sees
+ * (kernels/mask.h), so of tiles in order the first one that is wholly hidden ends the walk.
  */
 #ifndef SN_CUDA_ATTENTION_CUH
 #define SN_CUDA_ATTENTION_CUH

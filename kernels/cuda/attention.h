@@ -4,7 +4,7 @@
  * Four families, from simple to fast:
  *   SIMT  attention_tile.cu, fp32 fused multiply-adds; any type, any head widths that fit
  *   WMMA  the same kernels on the warp matrix functions: fp16 from sm_70 on (Volta, Turing); from sm_80
- *         on what MMA's do not know: windows, documents, caps, values of another width, bf16 too
+ *         on what MMA's do not know: windows, documents, prefixes, caps, values of another width, bf16 too
  *   MMA   attention_mma*.cu, mma.sync with operands in registers: fp16 and bf16 from sm_80 on
  *   WGMMA attention_wgmma*.cu, warpgroup products on sm_90 (Hopper), in place of MMA for heads of up
  *         to 128 columns; a backward whose order of sums is free stays with MMA

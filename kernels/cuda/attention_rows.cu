@@ -56,7 +56,7 @@ static __global__ void __launch_bounds__(SN_BLOCK) one_query(const struct sn_arg
     enum { N = A::N };
     SN_DYNAMIC_SHARED(room);
     const struct sn_attention_attr &t = a.attr.attention;
-    const struct sn_mask mask = {a.attr.position.seq, t.window, NULL};
+    const struct sn_mask mask = {a.attr.position.seq, t.window, NULL, 0};
     int64_t d = t.head_dim, e = sn_v_dim(&t), queries = a.in[SN_ATTENTION_ROWS_Q].rows * t.heads;
     int warp = (int)threadIdx.y, warps = (int)blockDim.y;
     float *q = (float *)room, *all = q + d, *o = all + warp * e, *ms = all + warps * e,

@@ -91,25 +91,33 @@ static __device__ void forward_start(const struct sn_args &a, const struct sn_at
     }
 }
 
-/* A query, by its position and that of the first key that it sees; none of a row beyond the last. */
+/* A query, by its position and those of the first key that it sees and the last; none of a row beyond
+ * the last. */
 struct asking {
-    int query, first;
+    int query, first, last;
 };
+
+/* Position of the last key that row i of a sample sees, and so of the rows before it. */
+static __device__ int last_of(const struct sn_attn &t, int64_t sample, int i)
+{
+    return (int)sn_mask_last(&t.mask, sample, sn_at(t.query, i));
+}
 
 static __device__ struct asking asking_of(const struct sn_attn &t, int64_t sample, int i,
                                           bool there)
 {
-    struct asking a = {-1, 0};
+    struct asking a = {-1, 0, -1};
     if (there) {
         a.query = sn_at(t.query, i);
         a.first = (int)sn_mask_first(&t.mask, sample, a.query);
+        a.last = last_of(t, sample, i);
     }
     return a;
 }
 
 static __device__ bool sees(const struct asking &a, int key)
 {
-    return key <= a.query && key >= a.first;
+    return key <= a.last && key >= a.first;
 }
 
 /* Are all keys of a tile before those that the queries from row i on see? */
@@ -169,7 +177,7 @@ static __device__ void forward_finish(const struct sn_args &a, const struct sn_a
     int64_t row = sample * t.rows + i0;
     for (int i = (int)threadIdx.x; i < rows * t.e; i += (int)blockDim.x) {
         int r = i / t.e, c = i % t.e;
-        bool blind = sn_at(t.key, 0) > sn_at(t.query, i0 + r);
+        bool blind = sn_at(t.key, 0) > last_of(t, sample, i0 + r);
         if (blind && a.acc[SN_ATTENTION_O] == SN_ADD)
             continue;
         float l = w.l[r], y[1] = {w.o[r * ldo + c] * (l == 0.0f ? 0.0f : 1.0f / l)};
@@ -194,7 +202,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int kv_head = b.head / t.group;
     int64_t first = b.sample * t.rows;
     forward_start(a, t, w, first + i0, rows, b.head, tile);
-    int last = sn_at(t.query, i0 + rows - 1);
+    int last = last_of(t, b.sample, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
         if (are_past(t, b.sample, i0, j0 + keys - 1))
@@ -326,7 +334,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     int64_t first = b.sample * t.rows;
     load_queries(a, t, w, known, first + i0, rows, b.head, tile);
     clear(w.sum[0], tile * (width + 4));
-    int last = sn_at(t.query, i0 + rows - 1);
+    int last = last_of(t, b.sample, i0 + rows - 1);
     for (int j0 = 0; j0 < t.rows && sn_at(t.key, j0) <= last; j0 += tile) {
         int keys = t.rows - j0 < tile ? t.rows - j0 : tile;
         if (are_past(t, b.sample, i0, j0 + keys - 1))
@@ -341,7 +349,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
     __syncthreads();
     for (int i = (int)threadIdx.x; i < rows * t.d; i += (int)blockDim.x) {
         int r = i / t.d, c = i % t.d;
-        if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD && sn_at(t.key, 0) > sn_at(t.query, i0 + r))
+        if (a.acc[SN_ATTENTION_DX_DQ] == SN_ADD && sn_at(t.key, 0) > last_of(t, b.sample, i0 + r))
             continue;
         sn_attn_put(a.out[SN_ATTENTION_DX_DQ], a.acc[SN_ATTENTION_DX_DQ], first + i0 + r,
                     (int64_t)b.head * t.d + c, w.sum[0][r * (width + 4) + c] * t.scale);
@@ -394,7 +402,7 @@ static __global__ void __launch_bounds__(SN_ATTN_THREADS)
         struct sn_attn_mask mask = sn_attn_mask_of(a, b.sample, head);
         for (int i0 = 0; i0 < t.rows; i0 += tile) {
             int rows = t.rows - i0 < tile ? t.rows - i0 : tile;
-            if (sn_at(t.query, i0 + rows - 1) < sn_at(t.key, j0) ||
+            if (last_of(t, b.sample, i0 + rows - 1) < sn_at(t.key, j0) ||
                 are_past(t, b.sample, i0, j0 + keys - 1))
                 continue;
             __syncthreads();

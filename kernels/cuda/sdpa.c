@@ -49,7 +49,7 @@ const char *sn_sdpa_refuses(const struct sn_args *a, bool is_backward, int arch)
         return "dropout's random numbers are our own";
     if (t->attention.window > 0 || t->attention.cap > 0 ||
         (is_backward ? a->in[SN_ATTENTION_DX_STARTS] : a->in[SN_ATTENTION_STARTS]).rows > 0)
-        return "windows, caps of scores and documents are our own kernels'";
+        return "windows, caps of scores, documents and prefixes are our own kernels'";
     if (t->position.context > 1 || t->position.key_rank != t->position.context_rank)
         return "each sequence is spread over context ranks, whose results are merged";
     for (int o = 0; o < (is_backward ? 3 : 2); o++)

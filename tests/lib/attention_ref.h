@@ -18,6 +18,7 @@ struct attn {
     int32_t window, document; /* tokens; 0: none, and one document a sample */
     float cap;                /* of scores; 0: none */
     int32_t e;                /* columns of a head of v and o; 0: d */
+    int32_t prefix;           /* tokens of the first document that are seen both ways; 0: of none */
 };
 
 static int64_t attn_e(const struct attn *p)
@@ -36,6 +37,7 @@ struct head {
     double *o, *lse, *dq, *dk, *dv;
     bool *asks, *gives; /* s: the queries and keys that count; all, to begin with */
     bool *sees;         /* s x s: queries and the keys that they see */
+    int64_t *upto;      /* s: keys from there on a query does not see */
     double cap;
 };
 
@@ -51,7 +53,8 @@ static double *head_alloc(struct head *h, const struct attn *p)
 {
     int64_t s = p->seq, d = p->d, e = attn_e(p);
     size_t doubles = (size_t)(4 * s * d + 4 * s * e + 2 * s * s + s);
-    double *all = calloc(1, doubles * sizeof(double) + (size_t)(s * s + 2 * s)), *at = all;
+    size_t others = (size_t)s * sizeof(int64_t) + (size_t)(s * s + 2 * s);
+    double *all = calloc(1, doubles * sizeof(double) + others), *at = all;
     if (!all)
         abort();
     *h = (struct head){.s = s, .d = d, .e = e};
@@ -59,7 +62,8 @@ static double *head_alloc(struct head *h, const struct attn *p)
     h->go = head_take(&at, s * e), h->o = head_take(&at, s * e);
     h->dq = head_take(&at, s * d), h->dk = head_take(&at, s * d), h->dv = head_take(&at, s * e);
     h->p = head_take(&at, s * s), h->mask = head_take(&at, s * s), h->lse = head_take(&at, s);
-    h->asks = (bool *)at, h->gives = h->asks + s, h->sees = h->gives + s;
+    h->upto = (int64_t *)(void *)at;
+    h->asks = (bool *)(h->upto + s), h->gives = h->asks + s, h->sees = h->gives + s;
     memset(h->asks, true, 2 * (size_t)s);
     return all;
 }
@@ -95,18 +99,18 @@ static void head_forward(struct head *h, double scale)
         if (!h->asks[i])
             continue;
         double *p = h->p + i * h->s, max = -INFINITY, sum = 0;
-        for (int64_t j = 0; j <= i; j++) {
+        for (int64_t j = 0; j < h->upto[i]; j++) {
             if (!head_sees(h, i, j))
                 continue;
             p[j] = head_score(h, scale, i, j);
             max = p[j] > max ? p[j] : max;
         }
-        for (int64_t j = 0; j <= i; j++)
+        for (int64_t j = 0; j < h->upto[i]; j++)
             sum += head_sees(h, i, j) ? exp(p[j] - max) : 0.0;
         h->lse[i] = max + log(sum);
         for (int64_t c = 0; c < h->e; c++)
             h->o[i * h->e + c] = 0;
-        for (int64_t j = 0; j <= i; j++) {
+        for (int64_t j = 0; j < h->upto[i]; j++) {
             if (!head_sees(h, i, j))
                 continue;
             p[j] = exp(p[j] - h->lse[i]);
@@ -122,7 +126,7 @@ __attribute__((unused)) static void head_backward(struct head *h, double scale)
     for (int64_t i = 0; i < h->s; i++) {
         const double *go = h->go + i * h->e, *p = h->p + i * h->s;
         double delta = head_dot(go, h->o + i * h->e, h->e);
-        for (int64_t j = 0; j <= i; j++) {
+        for (int64_t j = 0; j < h->upto[i]; j++) {
             if (!h->asks[i] || !head_sees(h, i, j))
                 continue;
             double mask = h->mask[i * h->s + j];
@@ -157,14 +161,30 @@ static int64_t head_start(const struct attn *p, int64_t sample, int64_t i)
     return start > 0 ? start : 0;
 }
 
-/* The operand that says so. */
+/* The last position that is seen from position i: its own, or the last one of its document's prefix. Each
+ * document's is longer than that of the one before, or begins anew; a sample's end may cut it. */
+static int64_t head_last(const struct attn *p, int64_t sample, int64_t i)
+{
+    int64_t length = p->document > 0 ? p->document : p->seq;
+    int64_t shift = p->document > 0 ? (sample + 1) % length : 0, number = (i + shift) / length;
+    int64_t tokens = (p->prefix + 13 * (number + sample)) % (length + 1);
+    int64_t last = number * length - shift + tokens - 1;
+    last = last < p->seq ? last : p->seq - 1;
+    return p->prefix > 0 && last > i ? last : i;
+}
+
+/* The operand that says both. */
 __attribute__((unused)) static void head_starts(struct kt *k, int slot, const struct attn *p)
 {
-    if (p->document == 0)
+    if (p->document == 0 && p->prefix == 0)
         return;
-    struct sn_mat *m = kt_new(k, slot, (struct kt_shape){SN_I32, p->seq * p->samples, 1, 0});
-    for (int64_t r = 0; r < m->rows; r++)
+    struct kt_shape shape = {SN_I32, p->seq * p->samples, p->prefix > 0 ? 2 : 1, 0};
+    struct sn_mat *m = kt_new(k, slot, shape);
+    for (int64_t r = 0; r < m->rows; r++) {
         kt_set(m, r, 0, (double)head_start(p, r / p->seq, r % p->seq));
+        if (p->prefix > 0)
+            kt_set(m, r, 1, (double)head_last(p, r / p->seq, r % p->seq));
+    }
 }
 
 /* Which keys which queries see, and the mask as dropout.h has it, element by element. */
@@ -172,16 +192,18 @@ static void head_mask(struct head *h, const struct attn *p, int64_t sample, int6
 {
     uint64_t key = sn_dropout_key(SEED, STEP);
     h->cap = (double)p->cap;
-    for (int64_t i = 0; i < h->s; i++)
-        for (int64_t j = 0; j <= i; j++) {
+    for (int64_t i = 0; i < h->s; i++) {
+        h->upto[i] = head_last(p, sample, i) + 1;
+        for (int64_t j = 0; j < h->upto[i]; j++) {
             int64_t e = ((p->head0 + head) * h->s + i) * h->s + j;
             struct sn_philox w = sn_dropout_words(key, SITE, FIRST_SAMPLE + sample, e / 4);
             double scale = (double)(1.0f / (1.0f - p->drop));
             bool kept = sn_philox_unit(w.v[e % 4]) >= p->drop;
             h->mask[i * h->s + j] = p->drop > 0 ? (kept ? scale : 0.0) : 1.0;
-            h->sees[i * h->s + j] = (p->window == 0 || j > i - p->window) &&
+            h->sees[i * h->s + j] = (p->window == 0 || (j > i - p->window && j < i + p->window)) &&
                                     head_start(p, sample, i) == head_start(p, sample, j);
         }
+    }
 }
 
 #endif

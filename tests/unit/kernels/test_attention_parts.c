@@ -293,25 +293,29 @@ static bool backward_ring(const struct ring *ring, const struct types *t)
 
 /* Runs of 1 to 150 positions; blocks are 64 queries by 128 keys. */
 static const struct ring rings[] = {
-    {{280, 1, 2, 1, 16, 3, 0, 0, 0, 0, 0, 0}, 2, true, 0},
-    {{300, 1, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0}, 2, false, 0},
-    {{138, 2, 2, 2, 24, 1, 0, 0, 0, 0, 0, 0}, 3, true, 0},
-    {{111, 2, 4, 2, 5, 0, 0, 0, 0, 0, 0, 0}, 3, false, 2},
-    {{40, 2, 3, 1, 80, 0, 0, 0, 0, 0, 0, 0}, 4, true, 3},
-    {{8, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0}, 4, true, 1},
-    {{4, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
-    {{2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0}, 2, false, 1},
-    {{132, 1, 4, 2, 16, 5, 0.25f, 6, 0, 0, 0, 0}, 2, true, 1},
-    {{102, 1, 2, 1, 12, 0, 0.5f, 1, 0, 0, 0, 0}, 3, false, 0},
+    {{280, 1, 2, 1, 16, 3, 0, 0, 0, 0, 0, 0, 0}, 2, true, 0},
+    {{300, 1, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0, 0}, 2, false, 0},
+    {{138, 2, 2, 2, 24, 1, 0, 0, 0, 0, 0, 0, 0}, 3, true, 0},
+    {{111, 2, 4, 2, 5, 0, 0, 0, 0, 0, 0, 0, 0}, 3, false, 2},
+    {{40, 2, 3, 1, 80, 0, 0, 0, 0, 0, 0, 0, 0}, 4, true, 3},
+    {{8, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0}, 4, true, 1},
+    {{4, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
+    {{2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, 2, false, 1},
+    {{132, 1, 4, 2, 16, 5, 0.25f, 6, 0, 0, 0, 0, 0}, 2, true, 1},
+    {{102, 1, 2, 1, 12, 0, 0.5f, 1, 0, 0, 0, 0, 0}, 3, false, 0},
     /* windows, documents, caps */
-    {{280, 1, 2, 1, 16, 3, 0, 0, 60, 0, 0, 0}, 2, true, 0},
-    {{300, 1, 1, 1, 20, 0, 0, 0, 33, 0, 0, 0}, 3, false, 0},
-    {{320, 2, 1, 1, 8, 0, 0, 0, 0, 70, 0, 0}, 4, true, 1},
-    {{280, 1, 2, 1, 16, 0, 0.5f, 0, 150, 90, 2, 0}, 2, false, 0},
-    {{88, 2, 1, 1, 16, 0, 0.1f, 0, 0, 0, 0, 0}, 4, true, 0},
-    {{560, 1, 1, 1, 8, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
+    {{280, 1, 2, 1, 16, 3, 0, 0, 60, 0, 0, 0, 0}, 2, true, 0},
+    {{300, 1, 1, 1, 20, 0, 0, 0, 33, 0, 0, 0, 0}, 3, false, 0},
+    {{320, 2, 1, 1, 8, 0, 0, 0, 0, 70, 0, 0, 0}, 4, true, 1},
+    {{280, 1, 2, 1, 16, 0, 0.5f, 0, 150, 90, 2, 0, 0}, 2, false, 0},
+    {{88, 2, 1, 1, 16, 0, 0.1f, 0, 0, 0, 0, 0, 0}, 4, true, 0},
+    {{560, 1, 1, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0}, 2, true, 1},
     /* v narrower than k */
-    {{140, 1, 2, 2, 24, 3, 0.5f, 0, 0, 45, 0, 16}, 2, true, 0},
+    {{140, 1, 2, 2, 24, 3, 0.5f, 0, 0, 45, 0, 16, 0}, 2, true, 0},
+    /* prefixes: queries see keys of ranks behind theirs */
+    {{280, 2, 2, 1, 16, 3, 0, 0, 0, 0, 0, 0, 190}, 2, true, 0},
+    {{300, 1, 1, 1, 20, 0, 0.5f, 0, 0, 0, 0, 0, 170}, 3, false, 2},
+    {{160, 2, 2, 2, 8, 0, 0, 0, 30, 90, 2, 0, 60}, 4, true, 1},
 };
 enum { NRINGS = sizeof(rings) / sizeof(rings[0]) };
 
@@ -337,11 +341,13 @@ static void parts_make_the_whole(bool (*one)(const struct ring *, const struct t
             const struct ring *r = &rings[i];
             bool this_one = one(r, &types[t]);
             if (!this_one)
-                printf("# S %ld samples %ld heads %d/%d d %d drop %g window %d document %d, %d "
+                printf("# S %ld samples %ld heads %d/%d d %d drop %g window %d document %d prefix "
+                       "%d, %d "
                        "ranks %s\n",
                        (long)r->whole.seq, (long)r->whole.samples, r->whole.heads,
                        r->whole.kv_heads, r->whole.d, (double)r->whole.drop, r->whole.window,
-                       r->whole.document, r->context, r->zigzag ? "zigzag" : "contiguous");
+                       r->whole.document, r->whole.prefix, r->context,
+                       r->zigzag ? "zigzag" : "contiguous");
             good = good && this_one;
         }
         tap_ok(good, "%s, %s: parts make the whole", what, types[t].name);
