@@ -91,3 +91,10 @@ int sn_length_of(const struct sn_config *c, int64_t step)
         k++;
     return k < u->n_lengths ? u->lengths[k] : c->model.seq;
 }
+
+int sn_starts_columns(const struct sn_config *c)
+{
+    if (c->data.prefix != SN_PREFIX_NONE)
+        return 2;
+    return c->data.documents == SN_DOCUMENTS_APART || sn_lengths(c) > 1;
+}

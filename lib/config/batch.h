@@ -22,6 +22,8 @@ int64_t sn_samples_before(const struct sn_train_config *t, int64_t step);
 int sn_length_of(const struct sn_config *c, int64_t step);
 int sn_lengths(const struct sn_config *c);
 int sn_length(const struct sn_config *c, int k, int64_t *first, int64_t *last);
+/* Columns of attention's operand `starts` (kernels/mask.h); 0: there is none. */
+int sn_starts_columns(const struct sn_config *c);
 
 /* How many sizes batches have, one after another: 1 without a ramp. */
 int sn_batch_sizes(const struct sn_train_config *t);

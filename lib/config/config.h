@@ -35,6 +35,7 @@ enum sn_bits { SN_BITS_LAYOUT, SN_BITS_ALL };
 enum sn_order { SN_ORDER_SHUFFLED, SN_ORDER_SEQUENTIAL };
 enum sn_documents { SN_DOCUMENTS_TOGETHER, SN_DOCUMENTS_APART };
 enum sn_loss_of { SN_LOSS_ALL, SN_LOSS_MASK };
+enum sn_prefix { SN_PREFIX_NONE, SN_PREFIX_PROMPT };
 enum sn_recompute { SN_RECOMPUTE_NONE, SN_RECOMPUTE_SELECTIVE, SN_RECOMPUTE_FULL };
 enum sn_overlap { SN_OVERLAP_NONE, SN_OVERLAP_AUTO };
 enum sn_expert_tokens { SN_TOKENS_GATHERED, SN_TOKENS_SPLIT, SN_TOKENS_AUTO };
@@ -92,6 +93,7 @@ struct sn_data_config {
     enum sn_order order;
     enum sn_documents documents; /* of one sample: do they see each other? */
     enum sn_loss_of loss;        /* which tokens are targets */
+    enum sn_prefix prefix;       /* what of a document is seen in both directions */
 };
 
 #define SN_HYPER_MEMBER(KIND, member, ...) double member;

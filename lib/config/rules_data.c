@@ -1,5 +1,6 @@
 /*
- * rules_data.c - the rules between the sets of data.train, data.valid and data.phases; and of data.curriculum.
+ * rules_data.c - the rules between the sets of data.train, data.valid and data.phases; and of data.curriculum
+ * and data.prefix.
  */
 #include "lib/config/settings.h"
 
@@ -93,11 +94,24 @@ static enum sn_status curriculum_grows(const struct sn_config *c, const struct s
     return SN_OK;
 }
 
+/* A prompt is a document's, and a mask says where it ends. */
+static enum sn_status prefix_is_told(const struct sn_config *c, const struct sn_settings *s,
+                                     struct sn_err *err)
+{
+    bool apart = c->data.documents == SN_DOCUMENTS_APART;
+    if (c->data.prefix == SN_PREFIX_NONE || (apart && c->data.loss == SN_LOSS_MASK))
+        return SN_OK;
+    return sn_settings_fail(s, "data.prefix", err,
+                            "prompt is what of a document comes before its first token that "
+                            "counts; want data.documents: apart and data.loss: mask beside it");
+}
+
 enum sn_status sn_rule_data(const struct sn_config *c, const struct sn_settings *s,
                             struct sn_err *err)
 {
     SN_TRY(phases_name_sets(c, s, err));
     SN_TRY(sets_have_parts(c, s, err));
     SN_TRY(curriculum_grows(c, s, err));
+    SN_TRY(prefix_is_told(c, s, err));
     return validation_has_names(c, s, err);
 }

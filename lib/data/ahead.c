@@ -5,6 +5,7 @@
 #include "lib/data/ahead.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 
 #include <string.h>
 
@@ -13,7 +14,8 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
 {
     *a = (struct sn_ahead){.tokens = tokens, .micros = micros};
     a->first_sample = sn_alloc_n((size_t)micros, sizeof(*a->first_sample));
-    a->starts = l->starts ? (int64_t)micros * l->sequences * l->place.seq : 0;
+    int64_t samples = (int64_t)micros * l->sequences;
+    a->starts = l->starts ? samples * l->place.seq * sn_starts_columns(l->config) : 0;
     a->loader.ids = sn_alloc_n((size_t)(3 * tokens + a->starts), sizeof(*a->loader.ids));
     if (!a->first_sample || !a->loader.ids) {
         sn_ahead_fini(a);

@@ -40,7 +40,8 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     for (int64_t i = 0; i < rows && l->sets; i++)
         l->sets[w.row * rows + i] = w.set;
     if (l->starts)
-        sn_sample_starts(l->config, d, w.sample, w.length, l->starts + w.row * seq);
+        sn_sample_starts(l->config, d, w.sample, w.length,
+                         l->starts + w.row * seq * sn_starts_columns(l->config));
     if (rows < seq)
         sn_loader_spread(l, w.row);
     return SN_OK;

@@ -128,6 +128,15 @@ int64_t sn_data_mask_count(const struct sn_data_mask *m, int64_t first, int64_t 
     return sum;
 }
 
+int64_t sn_data_mask_first(const struct sn_data_mask *m, int64_t first, int64_t n)
+{
+    const unsigned char *bits = m->file.bytes + HEADER_BYTES;
+    int64_t k = first, end = first + n;
+    while (k < end && !bit_of(bits, k))
+        k += k % 8 == 0 && k + 8 <= end && bits[k / 8] == 0 ? 8 : 1;
+    return k;
+}
+
 void sn_data_mask_read(const struct sn_data_mask *m, int64_t first, int64_t n, uint8_t *counts)
 {
     for (int64_t k = 0; k < n; k++)

@@ -36,6 +36,8 @@ enum sn_status sn_data_mask_check(const void *bytes, size_t len, int64_t tokens,
 int64_t sn_data_mask_counted(const struct sn_data_mask *m);
 /* How many of the tokens first .. first + n - 1 count; all of them are in the file. */
 int64_t sn_data_mask_count(const struct sn_data_mask *m, int64_t first, int64_t n);
+/* The first of them that counts; first + n: none does. */
+int64_t sn_data_mask_first(const struct sn_data_mask *m, int64_t first, int64_t n);
 /* 1 or 0 for each of them. */
 void sn_data_mask_read(const struct sn_data_mask *m, int64_t first, int64_t n, uint8_t *counts);
 

@@ -4,6 +4,7 @@
 #include "lib/data/sample.h"
 
 #include "kernels/mask.h"
+#include "lib/config/batch.h"
 #include "lib/data/mask.h"
 
 bool sn_samples_are_plain(const struct sn_config *c)
@@ -54,6 +55,18 @@ static struct walk walk_begin(const struct sn_config *c, const struct sn_data *d
     return w;
 }
 
+/* The first token of the part that is not of its document's prefix, or `end`. A document's first token is no
+ * target. */
+static int64_t prefix_end(const struct sn_config *c, const struct walk *w, int64_t end)
+{
+    if (c->data.prefix == SN_PREFIX_NONE)
+        return w->from;
+    int64_t begin = sn_data_document_token(w->data, w->document - 1) + 1;
+    int64_t at = begin < end ? sn_data_mask_first(sn_data_mask(w->data), begin, end - begin) : end;
+    return at > w->from ? at : w->from;
+}
+
+/* Of a causal text, and of one that sees itself in both directions what that adds. */
 static void count_keys(const struct sn_config *c, int64_t tokens, struct sn_sample_count *sum)
 {
     sum->keys += (double)tokens * sn_mask_keys(tokens, 0);
@@ -82,8 +95,9 @@ void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t
     for (struct walk w = walk_begin(c, d, first, first + seq + 1, length); walk_next(&w);) {
         if (w.begins && w.from > first) /* no document's first token is a target */
             sum->targets -= counted(c, d, w.from, 1);
-        int64_t inputs = w.to - w.from - (w.to == w.end); /* the last token is a target alone */
-        count_keys(c, inputs, sum);
+        int64_t end = w.to - (w.to == w.end); /* the last token is a target alone */
+        count_keys(c, end - w.from, sum);
+        count_keys(c, prefix_end(c, &w, end) - w.from, sum);
     }
 }
 
@@ -105,7 +119,14 @@ void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_
                       int32_t *starts)
 {
     int64_t seq = c->model.seq, first = i * seq;
-    for (struct walk w = walk_begin(c, d, first, first + seq, length); walk_next(&w);)
-        for (int64_t t = w.from; t < w.to; t++)
-            starts[t - first] = (int32_t)(w.from - first);
+    int columns = sn_starts_columns(c);
+    for (struct walk w = walk_begin(c, d, first, first + seq, length); walk_next(&w);) {
+        int64_t prefix = prefix_end(c, &w, w.to);
+        for (int64_t t = w.from; t < w.to; t++) {
+            int32_t *row = starts + (t - first) * columns;
+            row[0] = (int32_t)(w.from - first);
+            if (columns > 1)
+                row[1] = (int32_t)((t < prefix ? prefix - 1 : t) - first);
+        }
+    }
 }

@@ -1,12 +1,14 @@
 /*
- * sample.h - what data.documents, data.loss and data.curriculum make of a sample: which of its tokens
- * are to be predicted, and which its queries see.
+ * sample.h - what data.documents, data.loss, data.prefix and data.curriculum make of a sample: which of its
+ * tokens are to be predicted, and which its queries see.
  *
  * Sample i of S tokens has inputs i S .. i S + S - 1 of its file, and each one's target is the token
  * behind it. A target counts unless the file's mask leaves it out or, where documents are apart, it
  * is the first token of a document: what is before it is of another one. A sample is cut into pieces
  * of `length` tokens (sn_length_of), from its first token on; queries see nothing before their piece. The
- * target of a piece's last token is the first one of the next, as it is for samples.
+ * target of a piece's last token is the first one of the next, as it is for samples. The prefix of a document is
+ * what comes before its first target that counts, cut by samples and pieces as the document is: nothing in it is
+ * a target that counts, so no query sees what it is to predict.
  *
  * Knows nothing of ranks, as lib/data/data.h does not.
  */
@@ -34,7 +36,8 @@ void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t
 void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64_t i,
                        int32_t *targets);
 /* The position of the first token that each of the S queries sees: that of its piece or, where documents
- * are apart, of its document's first token there. */
+ * are apart, of its document's first token there; with prefixes that of the last one beside it
+ * (sn_starts_columns, kernels/mask.h). */
 void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                       int32_t *starts);
 

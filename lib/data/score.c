@@ -147,7 +147,10 @@ static enum sn_status add_continuation(struct reader *r, struct sn_score_request
             "text (model.seq): want a shorter one, or {\"text\": ...}",
             r->name, (long long)r->line, (long long)q->tokens, (long long)seq);
     q->left_out = all > seq + 1 ? all - seq - 1 : 0;
-    return add_piece(r, q->left_out, all - q->left_out, before - q->left_out, begins, err);
+    SN_TRY(add_piece(r, q->left_out, all - q->left_out, before - q->left_out, begins, err));
+    struct sn_score_piece *p = &r->set->piece[r->set->n_pieces - 1];
+    p->prompt = p->first;
+    return SN_OK;
 }
 
 /* Windows of S inputs: the first begins behind the token that begins documents, each other one has before

@@ -19,6 +19,7 @@ struct sn_score_piece {
     int64_t at; /* of the set's tokens */
     int32_t n, first;
     int32_t request; /* that it is of, from 0 */
+    int32_t prompt;  /* of them the context of a continuation; 0: they are of a text alone */
 };
 struct sn_score_request {
     char *id;         /* as JSON; NULL: has none */

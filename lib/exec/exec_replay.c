@@ -51,11 +51,10 @@ void sn_replay_find(struct sn_exec *x, const struct sn_program *p)
         v->replay = (struct sn_replay){.each = each, .until = until};
 }
 
-/* So many rows of micro-batch m to where micro-batch 1 has its own. */
-static enum sn_status move_tokens(struct sn_exec *x, int buf, int64_t rows, int m,
-                                  struct sn_err *err)
+/* So many numbers of micro-batch m to where micro-batch 1 has its own. */
+static enum sn_status move_tokens(struct sn_exec *x, int buf, int64_t n, int m, struct sn_err *err)
 {
-    int64_t bytes = rows * (int64_t)sizeof(int32_t);
+    int64_t bytes = n * (int64_t)sizeof(int32_t);
     char *at = sn_exec_there(x, sn_buffer_address(&x->job->train, buf, 0, 0));
     return sn_device_copy(x, at + bytes, at + m * bytes, bytes, SN_ON_DEVICE, err);
 }
@@ -82,7 +81,8 @@ enum sn_status sn_replay_micro(struct sn_exec *x, int entry, int micro, int *don
     if (job->sets >= 0)
         SN_TRY(move_tokens(x, job->sets, job->rows, micro, err));
     if (job->starts >= 0)
-        SN_TRY(move_tokens(x, job->starts, sn_job_starts(job), micro, err));
+        SN_TRY(move_tokens(x, job->starts, sn_job_starts(job) * job->train.bufs[job->starts].cols,
+                           micro, err));
     *done = r->each;
     return sn_device_launch(x, v->cut - 1, err);
 }

@@ -13,6 +13,7 @@
 
 /* Sums that a rank adds up over a step, in the scalars block. */
 enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_TOLD_LOAD, SN_TOLD_SETS, SN_NTOLD };
+enum { SN_STARTS_NUMBER = 103 }; /* of what stands for the rows of a batch's starts */
 
 /* What is sent and has not been taken by all. */
 struct sn_sent {

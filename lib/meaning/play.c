@@ -275,7 +275,7 @@ static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf
                                  .context = buf == r->job->starts ? 1 : l->context,
                                  .context_rank = r->job->group_index[SN_GROUP_CONTEXT],
                                  .zigzag = l->context > 1 && l->context_kind == SN_CONTEXT_RING};
-    int64_t per_sample = sn_rows_per_sample(&a), at = 0;
+    int64_t per_sample = sn_rows_per_sample(&a), at = 0, cols = r->program->bufs[buf].cols;
     struct sn_slabs *held = &r->held[r->first_held[buf]];
     for (int micro = 0; micro < r->program->micros; micro++)
         for (int i = 0; i < l->micro_batch; i++)
@@ -287,10 +287,10 @@ static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf
                 for (n = 1;
                      row + n < per_sample && sn_position(&a, a.context_rank, row + n) == from + n;)
                     n++;
-                struct sn_slab t = {.at = at,
+                struct sn_slab t = {.at = at * cols,
                                     .rows = n,
-                                    .cols = 1,
-                                    .ld = 1,
+                                    .cols = cols,
+                                    .ld = cols,
                                     .value = value,
                                     .space = {SN_SPACE_TOKENS, SN_SPACE_FIXED},
                                     .first = {sample * a.seq + from, 0}};
@@ -334,5 +334,6 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
         st = put_batch(m, r, j->targets, sn_field_of(102));
     if (st == SN_OK && j->sets >= 0)
         st = put_batch(m, r, j->sets, sn_field_of(104));
-    return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(103)) : st;
+    return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(SN_STARTS_NUMBER))
+                                         : st;
 }

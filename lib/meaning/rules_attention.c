@@ -6,7 +6,8 @@
  * run of keys adds to the result is the result times the share of its interval in 0 .. p, so that
  * all of them add up to the result itself. The same holds for gradients of keys and values, which
  * sum over the queries from their own position to the end of the sample, and over the query heads
- * that share them.
+ * that share them. With prefixes a query may see any key of its sample: there the interval is all of it,
+ * and each pair of runs has to meet.
  */
 #include "lib/meaning/inner.h"
 
@@ -85,6 +86,13 @@ static enum sn_status check_heads(const struct sn_visit *s, const struct sn_slab
                           (long long)last, (long long)key);
 }
 
+/* Which keys a query sees is said by an operand of two columns: perhaps those behind it, too. */
+static bool sees_behind(const struct sn_visit *s)
+{
+    int in = s->op->kind == SN_OP_ATTENTION ? SN_ATTENTION_STARTS : SN_ATTENTION_DX_STARTS;
+    return s->op->kind != SN_OP_ATTENTION_ROWS && s->op->in[in].buf >= 0 && s->op->in[in].cols > 1;
+}
+
 static uint64_t length(const struct sn_visit *s, int64_t from, int64_t end)
 {
     return sn_interval(s->m, SN_SPACE_POSITIONS, from, end - from);
@@ -98,7 +106,8 @@ static uint64_t share(uint64_t part, uint64_t whole)
 /* Of the keys that the queries attend to. */
 static uint64_t share_of_keys(const struct sn_visit *s, const struct pair *p)
 {
-    int64_t end = p->q.from + p->q.n, to = p->k.from + p->k.n < end ? p->k.from + p->k.n : end;
+    int64_t end = sees_behind(s) ? s->op->attr.position.seq : p->q.from + p->q.n;
+    int64_t to = p->k.from + p->k.n < end ? p->k.from + p->k.n : end;
     if (p->k.from >= end)
         return 0;
     return share(length(s, p->k.from, to), length(s, 0, end));
@@ -109,14 +118,15 @@ static uint64_t share_of_queries(const struct sn_visit *s, const struct pair *p,
                                  const struct sn_slab *q)
 {
     const struct sn_model_config *m = &s->m->config->model;
-    int64_t end = p->q.from + p->q.n, from = p->q.from > p->k.from ? p->q.from : p->k.from;
+    int64_t end = p->q.from + p->q.n, least = sees_behind(s) ? 0 : p->k.from;
+    int64_t from = p->q.from > least ? p->q.from : least;
     if (from >= end)
         return 0;
     int64_t d = s->op->attr.attention.head_dim, per_key = m->heads / m->kv_heads;
     int64_t head = q->first[SN_SLAB_COLS] / d, first = head / per_key * per_key;
     uint64_t of_heads = share(sn_interval(s->m, SN_SPACE_HEADS, head, q->cols / d),
                               sn_interval(s->m, SN_SPACE_HEADS, first, per_key));
-    uint64_t whole = length(s, p->k.from, s->op->attr.position.seq);
+    uint64_t whole = length(s, least, s->op->attr.position.seq);
     return sn_field_mul(share(length(s, from, end), whole), of_heads);
 }
 
@@ -209,20 +219,23 @@ struct three {
     int64_t n;
 };
 
-/* Starts lie by sample here and position: they have to be those of the queries. */
+/* Starts lie by sample here and position: they have to be those of the queries. A row over what was kept is behind
+ * its prompt, where they hide nothing that is kept: it gives what they give it in its window. */
 static enum sn_status look_at_starts(struct walk *w, const struct pair *p, struct three *x)
 {
     const struct sn_position_attr *a = &w->s->op->attr.position;
     int64_t here = p->q.row / sn_rows_per_sample(a) * a->seq + p->q.from;
     struct sn_row_run at = {.row = here, .n = p->q.n};
     struct sn_slab t;
-    x->name = 0;
+    bool is_row = w->s->op->kind == SN_OP_ATTENTION_ROWS;
+    bool behind = is_row && w->s->m->config->data.prefix != SN_PREFIX_NONE;
+    x->name = behind ? sn_field_mix(sn_field_of(SN_STARTS_NUMBER), 2) : 0;
     if (w->starts.slabs.n == 0)
         return SN_OK;
-    SN_TRY(sn_matrix_look(w->s, &w->starts, &at, 0, 1, &t));
+    SN_TRY(sn_matrix_look(w->s, &w->starts, &at, 0, w->starts.cols, &t));
     if (t.space[0] != SN_SPACE_TOKENS || t.first[0] != p->q.sample * a->seq + p->q.from)
         return sn_visit_fault(w->s, "reads where documents of other tokens than its queries begin");
-    x->name = t.value;
+    x->name = sees_behind(w->s) ? sn_field_mix(t.value, 2) : t.value;
     return SN_OK;
 }
 

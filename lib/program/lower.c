@@ -40,11 +40,11 @@ struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int6
 struct sn_view sn_starts(const struct sn_emit *e)
 {
     const struct sn_job *j = e->job;
-    if (j->starts < 0 || e->generate)
+    if (j->starts < 0 || (e->generate && j->config->data.prefix == SN_PREFIX_NONE))
         return sn_no_view;
     struct sn_view v = sn_view_rows(e->p, j->starts, 0, sn_job_starts(j));
     v.index = SN_AT_MICRO;
-    v.stride = v.rows;
+    v.stride = v.rows * v.cols;
     return v;
 }
 

@@ -143,9 +143,10 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     j->starts = j->sets = -1;
     if (sn_told_sets(&j->config->data) > 0)
         j->sets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "sets");
-    if (j->config->data.documents == SN_DOCUMENTS_APART || sn_lengths(j->config) > 1)
-        j->starts =
-            sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, sn_job_starts(j) * p->micros, 1, "starts");
+    int columns = sn_starts_columns(j->config);
+    if (columns > 0)
+        j->starts = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, sn_job_starts(j) * p->micros, columns,
+                                  "starts");
     int64_t scalars = sn_scalars_bytes(j->config);
     j->scalars = sn_buffer_add(p, SN_CLASS_SCALARS, SN_U8, 1, scalars, "scalars");
     experts_load(j, p);

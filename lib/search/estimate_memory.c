@@ -33,8 +33,7 @@ static int64_t staging_of(const struct sn_net *net, int *queues)
 static int64_t starts_bytes(const struct sn_config *c, int micros)
 {
     int64_t samples = (int64_t)c->layout.micro_batch * micros;
-    bool is_there = c->data.documents == SN_DOCUMENTS_APART || sn_lengths(c) > 1;
-    return is_there ? sn_round_up(samples * c->model.seq * 4, 64) : 0;
+    return sn_round_up(samples * c->model.seq * sn_starts_columns(c) * 4, 64);
 }
 
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros)

@@ -6,6 +6,9 @@
  * `generate_row` adds its keys and values to them and attends to those before it. Without `past` each
  * token is a whole window.
  *
+ * With data.prefix the prompt is seen in both directions, as far as the window has it: its keys are those of
+ * `generate`, and what follows is causal, so a row is what it is without.
+ *
  * A window that is full moves on by a quarter of S, so that the next one has at least three quarters of it
  * behind it, and is computed anew: positions count from its begin. It lies where it does by the number of
  * tokens alone, the same with `past` and without.
@@ -96,8 +99,9 @@ static int32_t pick(const struct sn_model_config *m, const float *logits, double
 /* The window on a text: tokens first .. first + S - 1 of it, of which the first `rows` are computed and their
  * keys and values kept. */
 struct window {
-    int32_t *ids; /* S */
-    int64_t seq, first, rows;
+    int32_t *ids;    /* S */
+    int32_t *starts; /* S x 2: what each row sees (kernels/mask.h); NULL: there are no prefixes */
+    int64_t seq, prompt, first, rows;
 };
 
 /* Where the window of a text of n tokens begins. */
@@ -111,8 +115,13 @@ static int64_t window_begin(int64_t seq, int64_t n)
 static int64_t fill_window(struct window *w, const int32_t *tokens, int64_t n)
 {
     int64_t first = window_begin(w->seq, n);
-    for (int64_t i = 0; i < w->seq; i++)
+    for (int64_t i = 0; i < w->seq; i++) {
         w->ids[i] = first + i < n ? tokens[first + i] : 0;
+        if (w->starts) {
+            w->starts[2 * i] = 0;
+            w->starts[2 * i + 1] = (int32_t)(first + i < w->prompt ? w->prompt - 1 - first : i);
+        }
+    }
     w->rows = first == w->first ? w->rows : 0;
     w->first = first;
     return n - first - 1;
@@ -242,7 +251,10 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
     const struct sn_config *c = t->env.config;
     struct sn_comm *comm = t->env.comm;
     struct window w = {.ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
-                       .seq = c->model.seq};
+                       .seq = c->model.seq,
+                       .prompt = x->prompt};
+    if (c->data.prefix != SN_PREFIX_NONE)
+        w.starts = sn_exec_address(t->exec, &t->job->train, t->job->starts);
     const float *logits = NULL;
     uint64_t key = sn_rng_key(o->seed, "generate");
     for (int64_t n = x->prompt; n < x->total; n++) {

@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/config/batch.h"
 #include "lib/data/score.h"
 
 #include <inttypes.h>
@@ -63,12 +64,21 @@ static enum sn_status share(struct scoring *s, struct sn_err *err)
 
 /* --- one run of the program -------------------------------------------------------------------- */
 
+/* What a row of the batch sees, as sn_sample_starts() has it. */
+static void put_seen(const struct sn_loader *l, int64_t row, int64_t first, int64_t last)
+{
+    int columns = sn_starts_columns(l->config);
+    l->starts[row * columns] = (int32_t)first;
+    if (columns > 1)
+        l->starts[row * columns + 1] = (int32_t)last;
+}
+
 /* Sample `row` of all (none: only fills the batch) as the i-th here. */
 static void fill(struct scoring *s, int i, int64_t row)
 {
     const struct sn_loader *l = &s->loader;
     int64_t seq = l->place.seq, at = 0;
-    int32_t *ids = l->whole, *targets = l->whole + seq, *starts = l->starts + i * seq;
+    int32_t *ids = l->whole, *targets = l->whole + seq;
     int32_t *owner = s->owner + i * seq;
     int k = row < s->rows.n ? s->rows.first[row] : 0;
     int end = row < s->rows.n ? s->rows.first[row + 1] : 0;
@@ -81,13 +91,13 @@ static void fill(struct scoring *s, int i, int64_t row)
             ids[at] = tokens[j];
             targets[at] = asked ? tokens[j + 1] : SN_NO_TARGET;
             owner[at] = asked ? p->request : -1;
-            starts[at] = (int32_t)begin;
+            put_seen(l, i * seq + at, begin, j < p->prompt ? begin + p->prompt - 1 : at);
         }
     }
     for (; at < seq; at++) {
         ids[at] = 0;
         targets[at] = owner[at] = -1;
-        starts[at] = (int32_t)at;
+        put_seen(l, i * seq + at, at, at);
     }
     sn_loader_spread(l, i);
 }

@@ -218,14 +218,30 @@ static double count_targets(const struct sn_config *c, int64_t first_sample)
     return (double)n;
 }
 
+/* Of the document, or its piece, that begins there: the first token that is to be predicted. */
+static int64_t prefix_end(const struct sn_config *c, int64_t sample, int64_t start, int length)
+{
+    int64_t at = start + 1;
+    while (at < c->model.seq && at % length && !begins(c, sample, at) && !does_count(c, sample, at))
+        at++;
+    return at;
+}
+
 static void fill_starts(const struct place *p, int64_t first_sample, int micro, int length)
 {
     const struct sn_config *c = p->config;
-    int64_t seq = c->model.seq, samples = c->layout.micro_batch, start = 0;
+    int64_t seq = c->model.seq, samples = c->layout.micro_batch, start = 0, end = 0;
+    int columns = sn_starts_columns(c);
     for (int64_t i = 0; i < samples * seq && p->starts; i++) {
-        if (i % seq % length == 0 || begins(c, first_sample + i / seq, i % seq))
-            start = i % seq;
-        p->starts[micro * samples * seq + i] = (int32_t)start;
+        int32_t *row = p->starts + (micro * samples * seq + i) * columns;
+        int64_t sample = first_sample + i / seq, at = i % seq;
+        if (at % length == 0 || begins(c, sample, at)) {
+            start = at;
+            end = prefix_end(c, sample, at, length);
+        }
+        row[0] = (int32_t)start;
+        if (columns > 1)
+            row[1] = (int32_t)(at < end ? end - 1 : at);
     }
 }
 

@@ -53,6 +53,7 @@ static const struct key defaults[] = {
     {MODEL, "score_cap", NULL},
     {DATA, "documents", NULL},
     {DATA, "loss", NULL},
+    {DATA, "prefix", NULL},
     {DATA, "curriculum", NULL},
     {TRAIN, "global_batch", "12"},
     {TRAIN, "ramp", NULL},

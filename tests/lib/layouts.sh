@@ -14,9 +14,13 @@ layout_tokens() { # prefix
     "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$1" --valid 0.2 >/dev/null
     # The same in documents of 10 tokens or so: what is byte 10, the end of a line, is now the most frequent letter.
     tr '\004\012' '\012\004' <"$tmp/text" >"$tmp/text-docs"
-    # Two of five tokens do not count, others in each row of 48.
+    # Two of five tokens do not count, others in each row of 48, and up to 6 at the begin of a document.
     od -An -v -tu1 "$tmp/text-docs" |
-        awk '{ for (i = 1; i <= NF; i++) printf "%s%d%s", (n++ * 7 + int(n / 48)) % 5 < 2 ? "-" : "", $i, $i == 10 ? "\n" : " " }' |
+        awk '{ for (i = 1; i <= NF; i++) {
+            printf "%s%d%s", (n++ * 7 + int(n / 48)) % 5 < 2 || at < document % 7 ? "-" : "", $i, $i == 10 ? "\n" : " "
+            at++
+            if ($i == 10) { document++; at = 0 }
+        } }' |
         "$BUILD/bin/sennit-data" build --tokens --masked - --vocab 61 -o "$1-docs" --valid 0.2 >/dev/null
     cut -c 1-64 "$tmp/text" >"$tmp/text-b"
     "$BUILD/bin/sennit-data" build --text "$tmp/text-b" -o "$1-b" --valid 0.2 >/dev/null
@@ -51,7 +55,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
+            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|prefix|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -94,7 +98,7 @@ layout_file() { # line path output
             }
             if (key ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
                 section = "model"
-            if (key ~ /^(documents|loss|curriculum)$/)
+            if (key ~ /^(documents|loss|prefix|curriculum)$/)
                 section = "data"
             if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup)$/)
                 section = "train"

@@ -108,7 +108,7 @@ static const struct {
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
     {"data: {preset: b}\n",
-     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss, curriculum"},
+     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss, prefix, curriculum"},
     /* types */
     {"model: 3\n",
      "run.yaml:1:8: model: got '3'; want a mapping of keys"},
@@ -463,6 +463,15 @@ static const struct {
     {MODEL "}\n" TRAIN ", groups: {names: ['a']}}\n",
      "run.yaml:2:55: train.groups.names: has no effect without train.groups.lr or "
      "train.groups.weight_decay; want one of them"},
+    /* prompts that are seen in both directions */
+    {MODEL "}\n" TRAIN "}\ndata: {loss: mask, prefix: prompt}\n",
+     "run.yaml:3:28: data.prefix: prompt is what of a document comes before its first token that "
+     "counts; want data.documents: apart and data.loss: mask beside it"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, prefix: prompt}\n",
+     "run.yaml:3:34: data.prefix: prompt is what of a document comes before its first token that "
+     "counts; want data.documents: apart and data.loss: mask beside it"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, loss: mask, prefix: 64}\n",
+     "run.yaml:3:46: data.prefix: unknown name '64'; want none or prompt"},
     /* a curriculum of lengths */
     {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4], until: [3, 5]}}\n",
      "run.yaml:3:42: data.curriculum.until: 2 ends of 1 lengths; want one for each in "

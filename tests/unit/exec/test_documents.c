@@ -1,6 +1,7 @@
 /*
  * test_documents.c - documents that share a sample, apart, are the same documents one by one, and so are
- * pieces that a curriculum cuts it into; and targets that a mask leaves out count nothing, however they lie in micro-batches.
+ * those with prompts that are seen in both directions, and pieces that a curriculum cuts it into; and targets that a mask leaves
+ * out count nothing, however they lie in micro-batches.
  *
  * One by one: a sample of one document, with other tokens behind it that a mask keeps from counting.
  * What is behind a document changes nothing of it, so that nothing there knows of documents.
@@ -20,6 +21,10 @@
 enum { SEQ = 20, VOCAB = 61, DOCUMENTS = 4, TARGETS = 6 + 0 + 4 + 7 };
 /* With the last token of a sample, which is a target alone. */
 static const int lengths[DOCUMENTS] = {7, 1, 5, 8};
+
+/* Their first tokens that are not to be predicted: data.prefix. */
+enum { ANSWERS = 4 + 0 + 3 + 2 };
+static const int prompts[DOCUMENTS] = {3, 1, 2, 6};
 
 static void expect(enum sn_status st, const struct sn_err *err)
 {
@@ -59,6 +64,49 @@ static void write_files(void)
     expect(sn_data_writer_finish(single, &err), &err);
     sn_data_writer_destroy(packed);
     sn_data_writer_destroy(single);
+}
+
+static void add_document(struct sn_data_writer *w, const int32_t *tokens, const uint8_t *counts,
+                         int64_t n)
+{
+    struct sn_err err = {0};
+    expect(sn_data_writer_append_masked(w, tokens, counts, n, &err), &err);
+    expect(sn_data_writer_end(w, &err), &err);
+}
+
+/* The same with prompts: `answers` of a sample each, `dialogue` with all in one; and `long` with prompts of 25
+ * of 30 tokens and 4 of 11. */
+static void write_prompts(void)
+{
+    struct sn_err err = {0};
+    static const char *const names[] = {"answers", "dialogue", "long"};
+    struct sn_data_writer *w[3] = {NULL};
+    for (int i = 0; i < 3; i++) {
+        expect(sn_data_writer_create(&w[i], names[i], SN_TOK_U8, &err), &err);
+        expect(sn_data_writer_add_mask(w[i], names[i], &err), &err);
+    }
+    int32_t tokens[30], last = 3;
+    uint8_t counts[30];
+    for (int i = 0; i < DOCUMENTS; i++) {
+        for (int k = 0; k < SEQ; k++) {
+            tokens[k] = token(i, k);
+            counts[k] = k >= prompts[i] && k < lengths[i];
+        }
+        add_document(w[0], tokens, counts, SEQ);
+        add_document(w[1], tokens, counts, lengths[i]);
+    }
+    add_document(w[0], &last, (uint8_t[]){0}, 1);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 30; k++) {
+            tokens[k] = token(i, k);
+            counts[k] = k >= (i ? 4 : 25);
+        }
+        add_document(w[2], tokens, counts, i ? 11 : 30);
+    }
+    for (int i = 0; i < 3; i++) {
+        expect(sn_data_writer_finish(w[i], &err), &err);
+        sn_data_writer_destroy(w[i]);
+    }
 }
 
 /* --- one step --------------------------------------------------------------------------------- */
@@ -213,6 +261,60 @@ static void packed_documents_are_those_documents(enum sn_family family, int wind
     release(&together);
 }
 
+static void packed_prompts_are_those_prompts(enum sn_family family, int window, const char *name)
+{
+    struct sn_config c = config(family, window);
+    struct run packed, single, causal;
+    c.data.loss = SN_LOSS_MASK;
+    c.data.documents = SN_DOCUMENTS_APART;
+    c.train.global_batch = 1;
+    step(&causal, "dialogue", c);
+    c.data.prefix = SN_PREFIX_PROMPT;
+    step(&packed, "dialogue", c);
+    c.train.global_batch = DOCUMENTS;
+    step(&single, "answers", c);
+    tap_ok(packed.count.targets == ANSWERS && single.count.targets == ANSWERS,
+           "%s: %d tokens of answers are to be predicted, packed or not", name, ANSWERS);
+    double off = fabs(loss(&packed) / loss(&single) - 1);
+    tap_ok(off <= 1e-6, "%s: packed prompts have the loss of single ones (off by %.1e)", name, off);
+    off = worst(&single, &packed);
+    tap_ok(off <= 1e-6, "%s: and every gradient (off by %.1e)", name, off);
+    off = worst(&causal, &packed);
+    tap_ok(off > 1e-2, "%s: which causal prompts do not have (off by %.1e)", name, off);
+    release(&packed);
+    release(&single);
+    release(&causal);
+}
+
+static void prompts_are_cut_where_samples_are(void)
+{
+    struct sn_err err = {0};
+    struct sn_config c = config(SN_LLAMA, 0);
+    struct sn_corpus corpus;
+    struct sn_sample_count sum = {0};
+    int32_t seen[3][SEQ][2];
+    bool good = true;
+    c.data.documents = SN_DOCUMENTS_APART;
+    c.data.loss = SN_LOSS_MASK;
+    c.data.prefix = SN_PREFIX_PROMPT;
+    sn_sets_take(&c.data.train, "long");
+    expect(sn_corpus_open_train(&corpus, &c, true, NULL, &err), &err);
+    for (int i = 0; i < 2; i++)
+        sn_sample_starts(&c, corpus.set[0], i, SEQ, seen[i][0]);
+    sn_sample_starts(&c, corpus.set[0], 0, 8, seen[2][0]);
+    for (int k = 0; k < SEQ; k++) {
+        good = good && seen[0][k][0] == 0 && seen[0][k][1] == SEQ - 1;
+        good = good && seen[1][k][0] == (k < 10 ? 0 : 10);
+        good = good && seen[1][k][1] == (k < 5 ? 4 : k >= 10 && k < 14 ? 13 : k);
+        good = good && seen[2][k][0] == k / 8 * 8 && seen[2][k][1] == (k < 16 ? k / 8 * 8 + 7 : 19);
+    }
+    tap_ok(good, "a prompt is cut by samples and pieces, and goes on behind them");
+    sn_sample_count(&c, corpus.set[0], 1, SEQ, &sum);
+    tap_close(sum.keys, (10 * 10 + 5 * 5 + 10 * 10 + 4 * 4) / 2.0, 1e-12, 1,
+              "keys that are seen in both directions are counted");
+    sn_corpus_close(&corpus);
+}
+
 static void micro_batches_with_other_counts_add_up(void)
 {
     struct sn_config c = config(SN_LLAMA, 0);
@@ -305,16 +407,22 @@ int main(void)
         return 1;
     }
     write_files();
+    write_prompts();
     packed_documents_are_those_documents(SN_LLAMA, 0, "llama");
     packed_documents_are_those_documents(SN_LLAMA, 3, "llama with windows");
     packed_documents_are_those_documents(SN_GPT_NEOX, 0, "gpt-neox");
+    packed_prompts_are_those_prompts(SN_LLAMA, 0, "llama, prompts");
+    packed_prompts_are_those_prompts(SN_LLAMA, 3, "llama with windows, prompts");
+    prompts_are_cut_where_samples_are();
     micro_batches_with_other_counts_add_up();
     pieces_are_samples_of_a_shorter_model(SN_LLAMA, 0, "pieces, rotary positions");
     pieces_are_samples_of_a_shorter_model(SN_GPT_NEOX, 3, "pieces, in a window");
     keys_are_counted_by_piece();
     keys_are_counted_by_document();
-    static const char *const files[] = {"packed.bin", "packed.idx", "single.bin", "single.idx",
-                                        "single.mask"};
+    static const char *const files[] = {
+        "packed.bin",    "packed.idx",  "single.bin",   "single.idx",   "single.mask",
+        "answers.bin",   "answers.idx", "answers.mask", "dialogue.bin", "dialogue.idx",
+        "dialogue.mask", "long.bin",    "long.idx",     "long.mask"};
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         (void)unlink(files[i]);
     (void)rmdir(folder);
