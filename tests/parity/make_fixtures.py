@@ -5,6 +5,7 @@ For each tiny model below this writes tests/parity/fixtures/NAME/:
   run.yaml            the run file for sennit-train (paths relative to the repository's root)
   model.safetensors   the weights, float32, with the field's (HF) names and layouts
   data.bin, data.idx  tokens in Megatron's indexed format, several documents
+  data.mask           llama-prefix alone: which tokens count (lib/data/mask.h)
   own.safetensors     where there are any, weights for which the field has no name: sennit's names
   names5.safetensors  mixtral alone: the same weights with the names of transformers 5
   logits.json         mixtral alone: some tokens, and the logits that follow each of them
@@ -85,6 +86,10 @@ CASES = {
     "llama-window": dict(BASE, family="llama", layers=3, hidden=32, heads=4, kv_heads=2, ffn=48,
                          vocab=101, seq=40, tied=False, window=9, global_every=3, score_cap=1.5,
                          seed=1515),
+    # the same windows over documents apart, whose prompts are seen in both directions
+    "llama-prefix": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61,
+                         seq=36, tied=True, window=9, global_every=2, score_cap=1.5, seed=1919,
+                         lengths=(8, 50), prompts=(2, 20)),
     # batches of 2, then of 4, and a rate that stays and falls in the last steps
     "llama-ramp": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61,
                        seq=20, tied=True, seed=1616, micro_batch=1,
@@ -297,8 +302,9 @@ def rotate(x, n, theta):
 
 
 def attention(q, k, v, c=None, layer=0):
-    """q[B,S,H,d], k and v[B,S,G,d]: causal; query head h reads head h G / H of k and v. A query at i
-    sees the last `window` keys up to its own, but in every global_every-th layer all of them."""
+    """q[B,S,H,d], k and v[B,S,G,d]: causal, or `unseen` says what is not; query head h reads head h G / H
+    of k and v. A query at i sees `window` keys up to its own, and from its own on, but in every
+    global_every-th layer all of them."""
     c = c or {}
     b, s, h, d = q.shape
     k = k.repeat_interleave(h // k.shape[2], 2)
@@ -307,9 +313,9 @@ def attention(q, k, v, c=None, layer=0):
     if "score_cap" in c:
         scores = c["score_cap"] * torch.tanh(scores / c["score_cap"])
     i, j = torch.arange(s)[:, None], torch.arange(s)[None, :]
-    hidden = j > i
+    hidden = c["unseen"][:, None] if "unseen" in c else j > i
     if "window" in c and (layer + 1) % c["global_every"]:
-        hidden = hidden | (j <= i - c["window"])
+        hidden = hidden | (j <= i - c["window"]) | (j >= i + c["window"])
     p = torch.softmax(scores.masked_fill(hidden, float("-inf")), -1)
     return torch.einsum("bhqk,bkhd->bqhd", p, v).reshape(b, s, h * d)
 
@@ -522,7 +528,8 @@ def mean_loss(w, c, batch, step):
             parts.append(llama_logits(w, c, ids, extras[-1]))
         logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
     lse = torch.logsumexp(logits, -1)
-    loss = (lse - logits.gather(-1, target)[..., 0]).mean()
+    losses = lse - logits.gather(-1, target)[..., 0]
+    loss = losses[c["counts"]].mean() if "counts" in c else losses.mean()
     extra = extra + c.get("train", {}).get("z_loss", 0.0) * (lse * lse).mean()
     return loss, extra, counts
 
@@ -540,7 +547,7 @@ def make_documents(c):
         tokens.append(rng.randrange(v) if rng.random() < 1 / 3 else (5 * tokens[-1] + 7) % v)
     docs = []
     while tokens:
-        n = rng.randrange(20, 400)
+        n = rng.randrange(*c.get("lengths", (20, 400)))
         docs.append(tokens[:n])
         tokens = tokens[n:]
     return docs
@@ -552,6 +559,29 @@ def batch_of_step(flat, c, step):
     before = min(step - 1, few)
     first, n = before * 2 + (step - 1 - before) * GLOBAL_BATCH, 2 if step <= few else GLOBAL_BATCH
     return torch.tensor([flat[i * s:i * s + s + 1] for i in range(first, first + n)])
+
+
+def prompts_of(c, docs):
+    """Of each token: does it count, where does its document begin, and where that document's first one that counts
+    is, or its end. Four of five count behind so many of a document."""
+    rng, counts, begin, answer = random.Random(f"{c['seed']} prompts"), [], [], []
+    for d in docs:
+        first, n = len(counts), rng.randrange(*c["prompts"])
+        mine = [k >= n and rng.random() < 0.8 for k in range(len(d))]
+        begin += [first] * len(d)
+        answer += [first + (mine.index(True) if True in mine else len(d))] * len(d)
+        counts += mine
+    return torch.tensor(counts), torch.tensor(begin), torch.tensor(answer)
+
+
+def seen_of_step(c, step):
+    """Which keys are hidden from which queries of the step's samples, and which targets count."""
+    counts, begin, answer = c["told"]
+    s = c["seq"]
+    at = ((step - 1) * GLOBAL_BATCH + torch.arange(GLOBAL_BATCH))[:, None] * s + torch.arange(s)
+    q, k = at[:, :, None], at[:, None, :]
+    seen = (begin[q] == begin[k]) & ((k <= q) | (k < answer[q]))
+    return dict(unseen=~seen, counts=counts[at + 1] & (begin[at + 1] == begin[at]))
 
 
 # ---- the 20 steps -------------------------------------------------------------------------------
@@ -583,6 +613,8 @@ def train(c, weights, flat, dtype):
     out = dict(loss=[], grad_norm=[], lr=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
+        if "told" in c:
+            c = dict(c, **seen_of_step(c, step))
         loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step), step)
         (loss + extra).backward()
         if step == 1:
@@ -645,6 +677,12 @@ def write_dataset(prefix, docs):
         f.write(struct.pack(f"<{len(docs) + 1}q", *range(len(docs) + 1)))
 
 
+def write_mask(path, counts):
+    bits = [sum(int(b) << k for k, b in enumerate(counts[i:i + 8])) for i in range(0, len(counts), 8)]
+    with open(path, "wb") as f:
+        f.write(b"SNTMASK\0" + struct.pack("<QQQ", 1, len(counts), sum(map(int, counts))) + bytes(bits))
+
+
 def run_file(name, c):
     at = f"tests/parity/fixtures/{name}"
     theta = f"  rope_theta: {c['rope_theta']}\n" if c["family"] != "gpt2" else ""
@@ -655,6 +693,7 @@ def run_file(name, c):
     activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
     window = (f"  sliding_window: {c['window']}\n  global_every: {c['global_every']}\n"
               f"  score_cap: {c['score_cap']}\n") if "window" in c else ""
+    prompts = ", documents: apart, loss: mask, prefix: prompt" if "prompts" in c else ""
     more = c.get("train", {})
     schedule = more.get("schedule", f"{{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}")
     rest = "".join(f"  {k}: {v}\n" for k, v in more.items() if k not in ("schedule",))
@@ -674,7 +713,7 @@ model:
   init_std: 0.02
   dropout: 0.0
   share_layers: {c['share_layers']}
-{moe}data: {{train: {at}/data, order: sequential}}
+{moe}data: {{train: {at}/data, order: sequential{prompts}}}
 train:
   steps: {STEPS}
   global_batch: {GLOBAL_BATCH}
@@ -859,6 +898,8 @@ def main():
     for name in a.names or CASES:
         c = CASES[name]
         weights, docs = random_weights(c), make_documents(c)
+        if "prompts" in c:
+            c = dict(c, told=prompts_of(c, docs))
         flat = [t for d in docs for t in d]
         r = train(c, weights, flat, torch.float64)
         e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
@@ -879,6 +920,8 @@ def main():
         if name == "mixtral":
             write_names5(at, c, weights)
         write_dataset(os.path.join(at, "data"), docs)
+        if "told" in c:
+            write_mask(os.path.join(at, "data.mask"), c["told"][0].tolist())
         with open(os.path.join(at, "run.yaml"), "w") as f:
             f.write(run_file(name, c))
         write_json(os.path.join(at, "expected.json"), e)

@@ -303,6 +303,7 @@ int main(void)
                                         "llama-share",
                                         "llama-freeze",
                                         "llama-window",
+                                        "llama-prefix",
                                         "llama-ramp",
                                         "llama-z",
                                         "llama-groups",
