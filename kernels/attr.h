@@ -86,6 +86,7 @@ struct sn_experts_attr {
     int32_t round;          /* RECV_OFFSETS; set when it runs */
     int64_t rows;           /* EXPERT_GEMM */
     float aux_loss, z_loss; /* ROUTE_DX */
+    bool by_sequence;       /* ROUTE_DX, ROUTE_LOSS: counts are of each sequence */
     bool sparsemixer;       /* ROUTE, ROUTE_DX */
     bool dense;             /* ROUTE and its kin, MOE_PERMUTE */
     bool of_all;            /* ROUTE, ROUTE_DX: weights are probabilities among all experts */

@@ -163,7 +163,8 @@
  *               rows are whole numbers of blocks of n elements or parts of one: n = elements /
  *               (blocks_a blocks_b), and n is a multiple or a divisor of both views' cols
  * ROUTE         0 logits[T,E] f32, 1 bias[1,E] f32?       0 w[T,k] f32, 1 choice[T,k] i32,
- *                                                         2 counts[1,E] f32, 3 p[T,k] f32? -
+ *                                                         2 counts[1,E] f32, 3 p[T,k] f32?,
+ *                                                         4 sequences[S,E] f32?, 5 own[T,k] i32? -
  *               choice: the experts of the k largest logits (with a bias: of softmax_e + bias_e, the
  *               softmax over all E), largest first, of equal ones the lower number; w: the softmax
  *               of their logits among themselves, with of_all among all E; counts[e]: how often e is in choice.
@@ -171,20 +172,23 @@
  *               chosen, with of_all s itself. groups > 1: the choice is among the top_groups groups of
  *               E / groups experts whose largest score (sigmoid: sum of the two largest) is most, bias
  *               included. route_scale > 0: w is times it
+ *               own: the choice without the bias. sequences[s][e]: how often e is in own (without own in
+ *               choice) among rows of sample s of the micro-batch (position.h), of all its samples
  *               sparsemixer (mixer.h; no bias): each choice in turn is of the softmax of what is near
  *               the largest logit that is left, the largest or, where it draws, drawn; p: its
  *               probability, w: p, of some that are drawn a third of it
  *               dense: w[T,E] is the softmax of all logits, there is no choice, counts its sums
  * ROUTE_DX      0 dw[T,k] f32, 1 logits, 2 choice,        0 dlogits[T,E]              -
- *               3 counts[1,E] f32?
+ *               3 counts[1,E] f32?, by_sequence [S,E]
  *               the gradient of w (sparsemixer: of p, by dw), plus, with counts, those of the losses
  *               (dense: no choice; in aux's place, with P_e = counts[e] / sum counts, a function of
  *               the logits too, aux_loss mean sum_e softmax_e (log P_e - log softmax_e))
  *                 aux_loss sum_e E f_e P_e,  f_e = counts[e] / sum counts,  P_e = mean softmax_e
+ *                     (sigmoid: of s_e over the sum of all; by_sequence: f of the row's sample)
  *                 z_loss mean lse^2,         lse = log sum_e exp(logit_e)
  *               whose means are over scalars.tokens_in_step; times loss_scale. f is a constant
  * ROUTE_LOSS    0 logits[T,E] f32, 1 counts[1,E] f32      -     adds the sums over its rows of
- *               sum_e E f_e softmax_e and of lse^2 to scalars.balance_sum and .z_sum; dense: of
+ *               sum_e E f_e softmax_e (as ROUTE_DX's) and of lse^2 to scalars.balance_sum and .z_sum; dense: of
  *               sum_e softmax_e (log P_e - log softmax_e), minus the information of a token's experts
  * MOE_PERMUTE   0 choice[T,k] i32, 1 all[C N,k] i32?      0 place[T,k] i32, 1 bounds[1,E+1] i32 -
  *               rows of a matrix in which each expert's are together, in the order of experts, each
@@ -372,7 +376,7 @@ enum { SN_CE_PART_LOGITS, SN_CE_PART_TARGETS, SN_CE_PART_PART = 0 };
 enum { SN_TRANSPOSE_X, SN_TRANSPOSE_Y = 0 };
 enum {
     SN_ROUTE_LOGITS, SN_ROUTE_BIAS,
-    SN_ROUTE_W = 0, SN_ROUTE_CHOICE, SN_ROUTE_COUNTS, SN_ROUTE_P
+    SN_ROUTE_W = 0, SN_ROUTE_CHOICE, SN_ROUTE_COUNTS, SN_ROUTE_P, SN_ROUTE_SEQUENCES, SN_ROUTE_OWN
 };
 enum {
     SN_ROUTE_DX_DW, SN_ROUTE_DX_LOGITS, SN_ROUTE_DX_CHOICE, SN_ROUTE_DX_COUNTS,
@@ -395,7 +399,7 @@ enum { SN_DECODE_STREAMS, SN_DECODE_ADDEND, SN_DECODE_BOUNDS, SN_DECODE_Y = 0 };
 enum { SN_ORTHOGONALISE_X, SN_ORTHOGONALISE_Y = 0, SN_ORTHOGONALISE_MINUS };
 /* clang-format on */
 
-enum { SN_MAX_IN = 7, SN_MAX_OUT = 4 };
+enum { SN_MAX_IN = 7, SN_MAX_OUT = 6 };
 enum { SN_NO_TARGET = -1 }; /* what a row of CROSS_ENTROPY has to predict: nothing */
 
 struct sn_args {

@@ -13,6 +13,8 @@
  *            (DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.2.2), with sigmoid the sum of its two
  *   of a sparsemixer: kernels/mixer.h
  *   aux      L = a sum_e E f_e P_e     dlogit_e = p_e (c_e - sum_i p_i c_i),  c_e = a E f_e
+ *            of each sequence (DeepSeek-V3, 17 to 20): f of its tokens, whose choice is without the bias
+ *            sigmoid  P of q_e = s_e / sum_i s_i:  dlogit_e = q_e (1 - s_e) (c_e - sum_i q_i c_i)
  *   dense    w = p of all E            dlogit_e = p_e (dw_e - sum_i p_i dw_i), and of
  *            L = a mean_t sum_e p_te (log P_e - log p_te), P = mean p: minus the mutual information
  *            of tokens and experts, H(P) - mean H(p_t)
@@ -26,6 +28,7 @@
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vmath.h"
 #include "kernels/mixer.h"
+#include "kernels/position.h"
 
 /* Largest logit and log of the sum of exponentials. */
 struct row {
@@ -123,9 +126,9 @@ static double scale_of(const struct sn_args *a)
 }
 
 /* What the choice goes by: the logits, or what a bias makes of them in `room`. */
-static const float *scores(const struct sn_args *a, int64_t r, float room[SN_TILE_COLS])
+static const float *scores(const struct sn_args *a, int64_t r, const float *bias, float room[SN_TILE_COLS])
 {
-    const float *x = floats(&a->in[SN_ROUTE_LOGITS], r), *bias = a->in[SN_ROUTE_BIAS].p;
+    const float *x = floats(&a->in[SN_ROUTE_LOGITS], r);
     int64_t n = a->in[SN_ROUTE_LOGITS].cols;
     for (int64_t e = 0; e < n && a->attr.experts.sigmoid; e++)
         room[e] = sigmoid(x[e]) + (bias ? bias[e] : 0.0f);
@@ -138,6 +141,17 @@ static const float *scores(const struct sn_args *a, int64_t r, float room[SN_TIL
     for (int64_t e = 0; e < n; e++)
         room[e] = (float)((double)sn_expf(x[e] - row.max) / all) + bias[e];
     return room;
+}
+
+static void choose(const struct sn_args *a, int64_t r, const float *bias, const struct sn_mat *to)
+{
+    int32_t *choice = sn_mat_row(to, r);
+    int64_t n = a->in[SN_ROUTE_LOGITS].cols;
+    float room[SN_TILE_COLS];
+    const float *score = scores(a, r, bias, room);
+    struct groups g = groups_of(&a->attr.experts, score, n);
+    for (int64_t j = 0; j < to->cols; j++)
+        choice[j] = best(score, n, &g, choice, j);
 }
 
 /* The largest chosen logit. */
@@ -210,15 +224,14 @@ static void mix_row(const struct sn_args *a, int64_t r)
 static void route_row(const struct sn_args *a, int64_t r)
 {
     const float *x = floats(&a->in[SN_ROUTE_LOGITS], r);
-    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r), room[SN_TILE_COLS];
-    int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
-    const float *score = scores(a, r, room);
+    float *w = sn_mat_row(&a->out[SN_ROUTE_W], r);
+    const int32_t *choice = sn_mat_row(&a->out[SN_ROUTE_CHOICE], r);
     int64_t k = a->out[SN_ROUTE_W].cols, n = a->in[SN_ROUTE_LOGITS].cols;
-    struct groups g = groups_of(&a->attr.experts, score, n);
     bool sigmoids = a->attr.experts.sigmoid;
     double sum = 0, scale = scale_of(a);
-    for (int64_t j = 0; j < k; j++)
-        choice[j] = best(score, n, &g, choice, j);
+    choose(a, r, a->in[SN_ROUTE_BIAS].p, &a->out[SN_ROUTE_CHOICE]);
+    if (a->out[SN_ROUTE_OWN].p)
+        choose(a, r, NULL, &a->out[SN_ROUTE_OWN]);
     double lse = a->attr.experts.of_all && !sigmoids ? row_of(x, n).lse : 0;
     for (int64_t j = 0; j < k && a->attr.experts.of_all; j++)
         w[j] = (float)(scale * (sigmoids ? (double)sigmoid(x[choice[j]])
@@ -251,10 +264,21 @@ static void dense_counts(const struct sn_args *a)
         ((float *)a->out[SN_ROUTE_COUNTS].p)[e] = (float)sum[e];
 }
 
+/* How often each expert is chosen, in all or in each sequence. */
+static void count(const struct sn_args *a, const struct sn_mat *choice, const struct sn_mat *counts, bool each)
+{
+    for (int64_t s = 0; s < counts->rows; s++)
+        memset(sn_mat_row(counts, s), 0, (size_t)counts->cols * sizeof(float));
+    for (int64_t r = 0; r < choice->rows; r++) {
+        float *of = sn_mat_row(counts, each ? sn_row_sample(&a->attr.position, r) : 0);
+        for (int64_t j = 0; j < choice->cols; j++)
+            of[((const int32_t *)sn_mat_row(choice, r))[j]] += 1.0f;
+    }
+}
+
 SN_KERNEL(sn_route)
 {
-    const struct sn_mat *choice = &a->out[SN_ROUTE_CHOICE];
-    float *counts = a->out[SN_ROUTE_COUNTS].p;
+    const struct sn_mat *choice = &a->out[SN_ROUTE_CHOICE], *own = &a->out[SN_ROUTE_OWN];
     if (a->attr.experts.dense) {
         sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
                     dense_row);
@@ -263,11 +287,9 @@ SN_KERNEL(sn_route)
     }
     sn_each_row(a, threads, a->in[SN_ROUTE_LOGITS].rows, a->in[SN_ROUTE_LOGITS].cols,
                 a->attr.experts.sparsemixer ? mix_row : route_row);
-    for (int64_t e = 0; e < a->out[SN_ROUTE_COUNTS].cols; e++)
-        counts[e] = 0;
-    for (int64_t r = 0; r < choice->rows; r++)
-        for (int64_t j = 0; j < choice->cols; j++)
-            counts[((const int32_t *)sn_mat_row(choice, r))[j]] += 1.0f;
+    count(a, choice, &a->out[SN_ROUTE_COUNTS], false);
+    if (a->out[SN_ROUTE_SEQUENCES].p)
+        count(a, own->p ? own : choice, &a->out[SN_ROUTE_SEQUENCES], true);
     return 0;
 }
 
@@ -279,6 +301,20 @@ static double all_of(const float *counts, int64_t n)
     for (int64_t e = 0; e < n; e++)
         all += (double)counts[e];
     return all;
+}
+
+/* Of the tokens that row r is balanced with. */
+static const float *counts_of(const struct sn_args *a, const struct sn_mat *counts, int64_t r)
+{
+    return floats(counts, a->attr.experts.by_sequence ? sn_row_sample(&a->attr.position, r) : 0);
+}
+
+static double sum_of_sigmoids(const float *x, int64_t n)
+{
+    double sum = 1e-20;
+    for (int64_t e = 0; e < n; e++)
+        sum += (double)sigmoid(x[e]);
+    return sum;
 }
 
 /* log P_e - log p_e of a probability p_e > 0; 0 where P_e vanished beside the others. */
@@ -304,19 +340,24 @@ static double dense_loss(const struct sn_mat *x, const float *counts)
 SN_KERNEL(sn_route_loss)
 {
     (void)threads; /* T x E exponentials, in one order */
-    const struct sn_mat *x = &a->in[SN_ROUTE_LOSS_LOGITS];
-    const float *counts = a->in[SN_ROUTE_LOSS_COUNTS].p;
-    double p[SN_TILE_COLS] = {0}, all = all_of(counts, x->cols), balance = 0, z = 0;
-    for (int64_t r = 0; r < x->rows; r++) {
-        struct row row = row_of(floats(x, r), x->cols);
-        z += row.lse * row.lse;
+    const struct sn_mat *x = &a->in[SN_ROUTE_LOSS_LOGITS], *counts = &a->in[SN_ROUTE_LOSS_COUNTS];
+    double balance = 0, z = 0;
+    for (int64_t r = 0; r < x->rows;) {
+        const float *own = counts_of(a, counts, r);
+        double p[SN_TILE_COLS] = {0}, all = all_of(own, x->cols), sum = 0;
+        for (; r < x->rows && counts_of(a, counts, r) == own; r++) {
+            const float *of = floats(x, r);
+            double lse = row_of(of, x->cols).lse;
+            double parts = a->attr.experts.sigmoid ? sum_of_sigmoids(of, x->cols) : 0;
+            z += lse * lse;
+            for (int64_t e = 0; e < x->cols; e++)
+                p[e] += parts > 0 ? (double)sigmoid(of[e]) / parts : exp((double)of[e] - lse);
+        }
         for (int64_t e = 0; e < x->cols; e++)
-            p[e] += exp((double)floats(x, r)[e] - row.lse);
+            sum += (double)own[e] * p[e];
+        balance += all > 0 ? (double)x->cols * sum / all : 0;
     }
-    for (int64_t e = 0; e < x->cols; e++)
-        balance += (double)counts[e] * p[e];
-    balance = all > 0 ? (double)x->cols * balance / all : 0;
-    a->scalars->balance_sum += a->attr.experts.dense ? dense_loss(x, counts) : balance;
+    a->scalars->balance_sum += a->attr.experts.dense ? dense_loss(x, counts->p) : balance;
     a->scalars->z_sum += z;
     return 0;
 }
@@ -326,18 +367,21 @@ SN_KERNEL(sn_route_loss)
 /* What the two losses add to the gradient of a row. */
 static void loss_gradient(const struct sn_args *a, int64_t r, float *d)
 {
-    const struct sn_mat *x = &a->in[SN_ROUTE_DX_LOGITS], *counts = &a->in[SN_ROUTE_DX_COUNTS];
+    const float *x = floats(&a->in[SN_ROUTE_DX_LOGITS], r),
+                *counts = counts_of(a, &a->in[SN_ROUTE_DX_COUNTS], r);
+    int64_t n = a->in[SN_ROUTE_DX_LOGITS].cols;
     const struct sn_scalars *s = a->scalars;
-    struct row row = row_of(floats(x, r), x->cols);
-    double scale = (double)s->loss_scale / s->tokens_in_step, all = all_of(counts->p, x->cols);
+    double lse = row_of(x, n).lse, parts = a->attr.experts.sigmoid ? sum_of_sigmoids(x, n) : 0;
+    double scale = (double)s->loss_scale / s->tokens_in_step, all = all_of(counts, n);
     double aux = a->attr.experts.dense ? 0 : scale * (double)a->attr.experts.aux_loss, mean = 0,
-           z = 2 * scale * (double)a->attr.experts.z_loss * row.lse;
-    double each = all > 0 ? aux * (double)x->cols / all : 0;
-    for (int64_t e = 0; e < x->cols; e++)
-        mean += exp((double)floats(x, r)[e] - row.lse) * each * (double)floats(counts, 0)[e];
-    for (int64_t e = 0; e < x->cols; e++) {
-        double p = exp((double)floats(x, r)[e] - row.lse);
-        d[e] += (float)(p * (each * (double)floats(counts, 0)[e] - mean + z));
+           z = 2 * scale * (double)a->attr.experts.z_loss * lse;
+    double each = all > 0 ? aux * (double)n / all : 0;
+    for (int64_t e = 0; e < n; e++)
+        mean += (parts > 0 ? (double)sigmoid(x[e]) / parts : exp((double)x[e] - lse)) * each *
+                (double)counts[e];
+    for (int64_t e = 0; e < n; e++) {
+        double p = exp((double)x[e] - lse), own = each * (double)counts[e] - mean, q = (double)sigmoid(x[e]);
+        d[e] += (float)(parts > 0 ? q / parts * (1 - q) * own + p * z : p * (own + z));
     }
 }
 

@@ -5,12 +5,11 @@
 #include "kernels/cuda/route.cuh"
 #include "kernels/cuda/tally.cuh"
 
-static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r, int lane)
+static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r, const float *bias, int lane)
 {
     const struct sn_experts_attr &x = a.attr.experts;
     int64_t n = a.in[SN_ROUTE_LOGITS].cols;
-    struct sn_scores s = {sn_floats(a.in[SN_ROUTE_LOGITS], r), (const float *)a.in[SN_ROUTE_BIAS].p,
-                          0, x.sigmoid, 1, n};
+    struct sn_scores s = {sn_floats(a.in[SN_ROUTE_LOGITS], r), bias, 0, x.sigmoid, 1, n};
     if (s.bias && !s.sigmoid)
         s.lse = sn_lse_of(s.x, n, lane);
     if (x.groups > 1) {
@@ -20,6 +19,21 @@ static __device__ struct sn_scores scores_of(const struct sn_args &a, int64_t r,
     return s;
 }
 
+/* For all lanes: the choice of row r. */
+static __device__ const int32_t *choose(const struct sn_args &a, int64_t r, const float *bias,
+                                        const struct sn_mat &to, int lane)
+{
+    struct sn_scores score = scores_of(a, r, bias, lane);
+    int32_t *choice = (int32_t *)to.p + r * to.ld;
+    for (int64_t j = 0; j < to.cols; j++) {
+        int32_t e = sn_best(score, a.in[SN_ROUTE_LOGITS].cols, choice, j, lane);
+        if (lane == 0)
+            choice[j] = e;
+        __syncwarp(); /* the next search reads it */
+    }
+    return choice;
+}
+
 static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
 {
     const struct sn_mat &x = a.in[SN_ROUTE_LOGITS];
@@ -27,26 +41,23 @@ static __global__ void __launch_bounds__(SN_BLOCK) route(const struct sn_args a)
     int64_t k = a.out[SN_ROUTE_W].cols;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
         const float *row = sn_floats(x, r);
-        struct sn_scores score = scores_of(a, r, lane);
         float *w = (float *)a.out[SN_ROUTE_W].p + r * a.out[SN_ROUTE_W].ld;
-        int32_t *choice = (int32_t *)a.out[SN_ROUTE_CHOICE].p + r * a.out[SN_ROUTE_CHOICE].ld;
-        for (int64_t j = 0; j < k; j++) {
-            int32_t e = sn_best(score, x.cols, choice, j, lane);
-            if (lane == 0)
-                choice[j] = e;
-            __syncwarp(); /* the next search reads it */
-        }
+        const int32_t *choice =
+            choose(a, r, (const float *)a.in[SN_ROUTE_BIAS].p, a.out[SN_ROUTE_CHOICE], lane);
+        if (a.out[SN_ROUTE_OWN].p)
+            choose(a, r, NULL, a.out[SN_ROUTE_OWN], lane);
+        bool sigmoids = a.attr.experts.sigmoid;
         float max = sn_largest(row, choice, k);
         double sum = 0;
         for (int64_t j = 0; j < k; j++)
-            sum += (double)(score.sigmoid ? sn_sigmoid(row[choice[j]]) : expf(row[choice[j]] - max));
-        if (a.attr.experts.of_all && !score.sigmoid)
+            sum += (double)(sigmoids ? sn_sigmoid(row[choice[j]]) : expf(row[choice[j]] - max));
+        if (a.attr.experts.of_all && !sigmoids)
             sum = exp(sn_lse_of(row, x.cols, lane) - (double)max);
-        else if (score.sigmoid)
+        else if (sigmoids)
             sum = a.attr.experts.of_all ? 1 : sum + 1e-20;
         for (int64_t j = lane; j < k; j += SN_WARP)
             w[j] = (float)(sn_route_scale(a) *
-                           ((double)(score.sigmoid ? sn_sigmoid(row[choice[j]])
+                           ((double)(sigmoids ? sn_sigmoid(row[choice[j]])
                                                    : expf(row[choice[j]] - max)) /
                             sum));
     }
@@ -148,22 +159,38 @@ struct chosen {
     }
 };
 
-static __global__ void __launch_bounds__(SN_BLOCK)
-    give_counts(const struct sn_args a, const int32_t *sums)
+/* Group g is sample g, whose rows may be on other ranks. */
+struct chosen_of_sequence {
+    static __device__ __forceinline__ int32_t expert(const struct sn_args &a, int64_t g, int64_t i)
+    {
+        const struct sn_mat &choice = a.out[a.out[SN_ROUTE_OWN].p ? SN_ROUTE_OWN : SN_ROUTE_CHOICE];
+        int64_t r = g * sn_rows_per_sample(&a.attr.position) + i / choice.cols - a.attr.position.row0;
+        return r < 0 || r >= choice.rows ? -1 : sn_choices(choice, r)[i % choice.cols];
+    }
+};
+
+static __global__ void __launch_bounds__(SN_BLOCK) give_counts(const struct sn_mat to, const int32_t *sums)
 {
     int64_t step = (int64_t)gridDim.x * SN_BLOCK;
-    for (int64_t e = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x; e < a.out[SN_ROUTE_COUNTS].cols;
-         e += step)
-        ((float *)a.out[SN_ROUTE_COUNTS].p)[e] = (float)sums[e];
+    for (int64_t i = (int64_t)blockIdx.x * SN_BLOCK + threadIdx.x; i < to.rows * to.cols; i += step)
+        ((float *)to.p)[i / to.cols * to.ld + i % to.cols] = (float)sums[i];
 }
 
-static int count_choices(struct sn_cuda *cx, const struct sn_args *a)
+template <class Items>
+static int count_choices(struct sn_cuda *cx, const struct sn_args *a, const struct sn_tally &t,
+                         const struct sn_mat &to)
 {
     int32_t *sums;
-    int rc = sn_tally_run<chosen>(cx, a, sn_tally_route(a), &sums);
-    return rc ? rc
-              : sn_launch(cx, give_counts, sn_shape_line(a->out[SN_ROUTE_COUNTS].cols), *a,
-                          (const int32_t *)sums);
+    int rc = sn_tally_run<Items>(cx, a, t, &sums);
+    return rc ? rc : sn_launch(cx, give_counts, sn_shape_line(to.rows * to.cols), to, (const int32_t *)sums);
+}
+
+static int count_all(struct sn_cuda *cx, const struct sn_args *a)
+{
+    int rc = count_choices<chosen>(cx, a, sn_tally_route(a), a->out[SN_ROUTE_COUNTS]);
+    return rc || !a->out[SN_ROUTE_SEQUENCES].p
+               ? rc
+               : count_choices<chosen_of_sequence>(cx, a, sn_tally_sequences(a), a->out[SN_ROUTE_SEQUENCES]);
 }
 
 SN_CUDA_OP(route)
@@ -174,5 +201,5 @@ SN_CUDA_OP(route)
                        : a->attr.experts.sparsemixer ? route_mixed
                                                      : route,
                        rows, *a);
-    return rc ? rc : a->attr.experts.dense ? sum_weights(cx, a) : count_choices(cx, a);
+    return rc ? rc : a->attr.experts.dense ? sum_weights(cx, a) : count_all(cx, a);
 }

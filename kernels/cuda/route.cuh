@@ -8,6 +8,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.cuh"
 #include "kernels/mixer.h"
+#include "kernels/position.h"
 
 enum { SN_ROUTE_WARPS = SN_BLOCK / SN_WARP };
 
@@ -52,6 +53,13 @@ static __device__ inline double sn_all_counts(const float *counts, int64_t n, in
     return sn_warp_sum(all);
 }
 
+/* Of the tokens that row r is balanced with. */
+static __device__ __forceinline__ const float *sn_counts_of(const struct sn_args &a, const struct sn_mat &counts,
+                                                            int64_t r)
+{
+    return sn_floats(counts, a.attr.experts.by_sequence ? sn_row_sample(&a.attr.position, r) : 0);
+}
+
 /* log P_e - log p_e; 0 where P_e vanished. */
 static __device__ __forceinline__ double sn_information(double count, double all, double log_p)
 {
@@ -79,6 +87,15 @@ static __device__ __forceinline__ bool sn_is_taken(int32_t e, const int32_t *cho
 static __device__ __forceinline__ float sn_sigmoid(float x)
 {
     return (float)(1.0 / (1.0 + exp(-(double)x)));
+}
+
+/* Of all experts, for all lanes. */
+static __device__ inline double sn_sum_of_sigmoids(const float *x, int64_t n, int lane)
+{
+    double sum = 0;
+    for (int64_t e = lane; e < n; e += SN_WARP)
+        sum += (double)sn_sigmoid(x[e]);
+    return 1e-20 + sn_warp_sum(sum);
 }
 
 /* What weights are multiplied by. */

@@ -13,17 +13,21 @@ static __global__ void __launch_bounds__(SN_BLOCK)
 {
     __shared__ struct losses room[SN_ROUTE_WARPS];
     const struct sn_mat &x = a.in[SN_ROUTE_LOSS_LOGITS];
-    const float *counts = (const float *)a.in[SN_ROUTE_LOSS_COUNTS].p;
     int lane = (int)threadIdx.x % SN_WARP, warp = (int)threadIdx.x / SN_WARP;
     struct losses mine = {0, 0};
-    double all = a.attr.experts.dense ? sn_all_counts(counts, x.cols, lane) : 1;
+    bool dense = a.attr.experts.dense, sigmoids = a.attr.experts.sigmoid, each = a.attr.experts.by_sequence;
     for (int64_t r = sn_warp_number(); r < x.rows; r += (int64_t)gridDim.x * SN_ROUTE_WARPS) {
-        double lse = sn_lse_of(sn_floats(x, r), x.cols, lane), dot = 0;
+        const float *of = sn_floats(x, r), *counts = sn_counts_of(a, a.in[SN_ROUTE_LOSS_COUNTS], r);
+        double all = dense || each ? sn_all_counts(counts, x.cols, lane) : 1;
+        double lse = sn_lse_of(of, x.cols, lane), dot = 0;
+        double parts = sigmoids ? sn_sum_of_sigmoids(of, x.cols, lane) : 1;
         for (int64_t e = lane; e < x.cols; e += SN_WARP) {
-            double log_p = (double)sn_floats(x, r)[e] - lse, count = (double)counts[e];
-            dot += exp(log_p) * (a.attr.experts.dense ? sn_information(count, all, log_p) : count);
+            double log_p = (double)of[e] - lse, count = (double)counts[e];
+            double p = sigmoids ? (double)sn_sigmoid(of[e]) / parts : exp(log_p);
+            dot += p * (dense ? sn_information(count, all, log_p) : count);
         }
-        mine.balance += sn_warp_sum(dot);
+        dot = sn_warp_sum(dot);
+        mine.balance += !each ? dot : all > 0 ? (double)x.cols * dot / all : 0;
         mine.z += lse * lse;
     }
     if (lane == 0)
@@ -42,6 +46,7 @@ static __global__ void __launch_bounds__(SN_WARP)
     add_route_losses(const struct sn_args a, const struct losses *part, int64_t blocks)
 {
     int64_t n = a.in[SN_ROUTE_LOSS_LOGITS].cols;
+    bool done = a.attr.experts.dense || a.attr.experts.by_sequence;
     double all = sn_all_counts((const float *)a.in[SN_ROUTE_LOSS_COUNTS].p, n, (int)threadIdx.x),
            balance = 0, z = 0;
     for (int64_t b = 0; b < blocks; b++) {
@@ -50,7 +55,7 @@ static __global__ void __launch_bounds__(SN_WARP)
     }
     if (threadIdx.x != 0)
         return;
-    double factor = a.attr.experts.dense ? 1 : all > 0 ? (double)n / all : 0;
+    double factor = done ? 1 : all > 0 ? (double)n / all : 0;
     a.scalars->balance_sum += factor * balance;
     a.scalars->z_sum += z;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/geometry.h"
 #include "kernels/ops.h"
+#include "kernels/position.h"
 
 enum { SN_TALLY_LEAST = 512, SN_TALLY_TILES = 1024, SN_TALLY_WARPS = SN_BLOCK / SN_WARP };
 
@@ -59,6 +60,14 @@ static inline struct sn_tally sn_tally_route(const struct sn_args *a)
                        a->out[SN_ROUTE_COUNTS].cols);
 }
 
+/* And those of each sequence, of which it may have some: the items of all of it. */
+static inline struct sn_tally sn_tally_sequences(const struct sn_args *a)
+{
+    return sn_tally_of(a->out[SN_ROUTE_SEQUENCES].rows,
+                       sn_rows_per_sample(&a->attr.position) * a->out[SN_ROUTE_CHOICE].cols,
+                       a->out[SN_ROUTE_COUNTS].cols);
+}
+
 /* MOE_PERMUTE with a capacity first looks who finds room in its sequence, among all ranks' choices; then,
  * as without one, sorts what is here. */
 static inline struct sn_tally sn_tally_rooms(const struct sn_args *a)
@@ -85,10 +94,11 @@ static inline size_t sn_place_scratch(const struct sn_args *a)
 /* Of a dense ROUTE, whose counts are sums of weights. */
 static inline size_t sn_route_scratch(const struct sn_args *a)
 {
-    struct sn_tally t = sn_tally_route(a);
+    struct sn_tally t = sn_tally_route(a), s = sn_tally_sequences(a);
+    size_t all = sn_tally_scratch(&t), each = sn_tally_scratch(&s);
     return a->attr.experts.dense
                ? sn_sum_scratch(a->out[SN_ROUTE_W].rows, a->out[SN_ROUTE_W].cols, 1)
-               : sn_tally_scratch(&t);
+               : all > each ? all : each;
 }
 
 #endif

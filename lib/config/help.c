@@ -235,7 +235,9 @@ static bool is_of_model(const struct sn_key *k)
 static void keep_carried(struct sn_config *c)
 {
     for (int i = 0; i < sn_n_keys; i++)
-        if (sn_keys[i].is_free)
+        if (sn_keys[i].is_free && sn_keys[i].type == SN_KEY_ENUM)
+            *(int *)sn_key_at(&sn_keys[i], c) = 0;
+        else if (sn_keys[i].is_free)
             *(double *)sn_key_at(&sn_keys[i], c) = 0;
     struct sn_model_config *m = &c->model; /* as read, before rules.c derives the same */
     if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)

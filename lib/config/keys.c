@@ -64,6 +64,7 @@ static const char *const whose_kernels[] = {"own", "auto", "cudnn", NULL};
 static const char *const bits[] = {"layout", "all", NULL};
 static const char *const backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const routers[] = {"softmax", "sparsemixer", "dense", "sigmoid", NULL};
+static const char *const balances[] = {"batch", "sequence", NULL};
 static const char *const biases[] = {"none", "loss-free", NULL};
 static const char *const ropes[] = {"default", "linear",   "dynamic", "yarn",
                                     "llama3",  "longrope", NULL};
@@ -274,8 +275,10 @@ const struct sn_key sn_keys[] = {
         RANGE(1, 4194304, "features"), WORD("auto"), DEFAULT("auto"), DECIDES, QUIET},
     {ROW("model.experts.capacity_factor", FLOAT, AT(model.experts.capacity_factor), "Tokens of a sequence that may visit an expert, times the mean; the others pass it by. 0: all of them."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES},
-    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count); not with router: sigmoid."),
+    {ROW("model.experts.aux_loss", FLOAT, AT(model.experts.aux_loss), "Weight of the load-balancing loss, which is 1 for a layer in balance; with router: dense, of minus the mutual information of tokens and experts, which is at best -log(count); with router: sigmoid of sigmoids over their sum."),
         RANGE(0, 1e6L, NULL), DERIVED("0 with router: sigmoid, 0.01 otherwise"), DECIDES, FREE},
+    {ROW("model.experts.balance", ENUM, AT(model.experts.balance), "Tokens that model.experts.aux_loss balances: those of a micro-batch on all replicas, or of each sequence apart (DeepSeek-V2 and V3), whose counts are of what a token would visit without a bias."),
+        NAMES(balances), DEFAULT("batch"), DECIDES, FREE, QUIET},
     {ROW("model.experts.z_loss", FLOAT, AT(model.experts.z_loss), "Weight of the router's z-loss."),
         RANGE(0, 1e6L, NULL), DEFAULT("0.0"), DECIDES, FREE},
     {ROW("model.experts.router", ENUM, AT(model.experts.router), "Function of the router. softmax: the top_k largest logits, weighed among themselves; sparsemixer: GRIN's, which draws experts in training and estimates the gradient of the choice; dense: softmax, but in training all experts for every token (DS-MoE), weighed by the softmax of all logits; sigmoid: the top_k largest sigmoids of logits, over their sum (DeepSeek-V3)."),

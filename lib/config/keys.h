@@ -87,7 +87,7 @@ struct sn_key {
     bool null_ok;                        /* null means the default */
     bool decides;                        /* part of sn_config_hash */
     bool is_quiet; /* where it has its default no text names it, nor does a hash count it */
-    bool is_free;  /* of a model: how it is trained, not what its weights compute */
+    bool is_free;  /* of a model: how it is trained, not what its weights compute; FLOAT or ENUM */
 };
 
 enum { SN_KEYS_MAX = 272 };

@@ -16,6 +16,8 @@ enum sn_router {
     SN_ROUTER_SIGMOID
 };
 
+enum sn_balance { SN_BALANCE_BATCH, SN_BALANCE_SEQUENCE };
+
 enum sn_router_bias { SN_BIAS_NONE, SN_BIAS_LOSS_FREE };
 
 struct sn_experts_config {  /* of a layer that has experts */
@@ -26,6 +28,7 @@ struct sn_experts_config {  /* of a layer that has experts */
     int from;               /* and so are those before this one */
     double capacity_factor; /* 0: dropless */
     double aux_loss, z_loss;
+    enum sn_balance balance;  /* tokens that aux_loss is of */
     enum sn_router_bias bias; /* of the choice alone, moved by counts */
     double bias_rate;
     double jitter; /* of routers' inputs in training: factors 1 - jitter .. 1 + jitter */

@@ -76,12 +76,11 @@ static enum sn_status router_fits(const struct sn_config *c, const struct sn_set
                                 "none, but routers of family %s have one; want loss-free, with "
                                 "bias_rate: 0 for one that stays as it is",
                                 family);
-    if (sigmoid && (x->aux_loss > 0 || x->z_loss > 0))
-        return sn_settings_fail(s, x->aux_loss > 0 ? "model.experts.aux_loss" : "model.experts.z_loss",
-                                err,
-                                "%g, but losses of routers are of a softmax, and this router is of "
-                                "sigmoids; want 0, and bias: loss-free",
-                                x->aux_loss > 0 ? x->aux_loss : x->z_loss);
+    if (sigmoid && x->z_loss > 0)
+        return sn_settings_fail(s, "model.experts.z_loss", err,
+                                "%g, but it is of a softmax, and this router is of sigmoids; want 0, and "
+                                "aux_loss or bias: loss-free",
+                                x->z_loss);
     if (!sigmoid && x->router != SN_ROUTER_SOFTMAX && (x->groups > 1 || x->route_scale != 1))
         return sn_settings_fail(s, x->groups > 1 ? "model.experts.groups" : "model.experts.route_scale",
                                 err, "is built for router: softmax and sigmoid; want 1, or one of them");
@@ -138,6 +137,10 @@ enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settin
                                 "%g, but with router: dense every token visits all experts in "
                                 "training; want 0, or router: softmax",
                                 x->capacity_factor);
+    if (x->router == SN_ROUTER_DENSE && x->balance != SN_BALANCE_BATCH)
+        return sn_settings_fail(s, "model.experts.balance", err,
+                                "sequence counts what a token visits, but with router: dense every one "
+                                "visits all experts in training; want batch, or router: softmax");
     if (x->router == SN_ROUTER_DENSE && x->bias != SN_BIAS_NONE)
         return sn_settings_fail(s, "model.experts.bias", err,
                                 "loss-free moves by what experts were chosen, but with router: "

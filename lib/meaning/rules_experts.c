@@ -51,20 +51,6 @@ static uint64_t name_of_router(const struct sn_visit *s, uint64_t what)
                           : name;
 }
 
-/* Rows of an output that its value depends on the logits, and the bias, of. */
-static enum sn_status write_rows(const struct sn_visit *s, int out, uint64_t what, uint64_t bias)
-{
-    struct sn_slabs rows = {0};
-    if (!sn_has_out(s, out))
-        return SN_OK;
-    enum sn_status st = by_rows(s, SN_ROUTE_LOGITS, sn_field_mix(name_of_router(s, what), bias),
-                                s->op->out[out].cols, &rows);
-    if (st == SN_OK)
-        st = sn_write(s, out, &rows);
-    sn_slabs_fini(&rows);
-    return st;
-}
-
 /* Of all experts, as one value. */
 static enum sn_status value_of_bias(const struct sn_visit *s, uint64_t *out)
 {
@@ -80,26 +66,69 @@ static enum sn_status value_of_bias(const struct sn_visit *s, uint64_t *out)
     return st;
 }
 
-enum sn_status sn_rule_route(const struct sn_visit *s)
+/* The rows of a slab, from the `from`-th on, that are of one sequence. */
+static struct sn_slab of_sequence(const struct sn_visit *s, const struct sn_slab *x, int64_t from)
 {
-    uint64_t bias;
+    struct sn_slab t = *x;
+    int64_t seq = s->op->attr.position.seq;
+    t.at += from * x->ld;
+    t.first[SN_SLAB_ROWS] += from;
+    int64_t left = seq - t.first[SN_SLAB_ROWS] % seq;
+    t.rows = x->rows - from < left ? x->rows - from : left;
+    return t;
+}
+
+/* Sums over the rows of each of so many sequences, which are named by its first token; of no rows they are 0. */
+static enum sn_status sequence_sums(const struct sn_visit *s, const struct sn_slabs *rows, const struct sn_view *v,
+                                    struct sn_slabs *out)
+{
+    enum sn_status st = SN_OK;
+    int64_t cols = v->cols;
+    struct sn_slab zeros = {0, v->rows, cols, cols, .space = {SN_SPACE_ANY, SN_SPACE_ANY}};
+    sn_slabs_push(out, &zeros);
+    for (int i = 0; i < rows->n; i++)
+        for (int64_t from = 0; from < rows->t[i].rows && st == SN_OK;) {
+            struct sn_slab t = of_sequence(s, &rows->t[i], from);
+            from += t.rows;
+            t.value = sn_field_mul(t.value, sn_extent(s->m, &t, SN_SLAB_ROWS));
+            t.at = sn_row_sample(&s->op->attr.position, t.at / cols) * cols;
+            t.rows = 1;
+            t.first[SN_SLAB_ROWS] -= t.first[SN_SLAB_ROWS] % s->op->attr.position.seq;
+            st = sn_collect(s, out, &t);
+        }
+    return st;
+}
+
+/* An output that depends on the logits of rows, and on the bias: rows, or their sums in all or in each sequence. */
+static enum sn_status write_routes(const struct sn_visit *s, int out, uint64_t what, uint64_t bias)
+{
     struct sn_slabs rows = {0}, sums = {0};
-    int64_t experts = s->op->out[SN_ROUTE_COUNTS].cols;
-    SN_TRY(value_of_bias(s, &bias));
-    SN_TRY(write_rows(s, SN_ROUTE_W, 0, bias));
-    SN_TRY(write_rows(s, SN_ROUTE_CHOICE, 1, bias));
-    SN_TRY(write_rows(s, SN_ROUTE_P, 2, bias));
-    enum sn_status st =
-        by_rows(s, SN_ROUTE_LOGITS, sn_field_mix(name_of_router(s, 3), bias), experts, &rows);
-    for (int i = 0; i < rows.n; i++)
+    int64_t cols = s->op->out[out].cols;
+    bool counts = out == SN_ROUTE_COUNTS || out == SN_ROUTE_SEQUENCES;
+    if (!sn_has_out(s, out))
+        return SN_OK;
+    enum sn_status st = by_rows(s, SN_ROUTE_LOGITS, sn_field_mix(name_of_router(s, what), bias), cols, &rows);
+    for (int i = 0; i < rows.n && counts; i++)
         rows.t[i].space[SN_SLAB_COLS] = SN_SPACE_EXPERTS;
+    if (st == SN_OK && counts)
+        st = out == SN_ROUTE_COUNTS ? sn_column_sums(s, &rows, cols, &sums) : sequence_sums(s, &rows, &s->op->out[out], &sums);
     if (st == SN_OK)
-        st = sn_column_sums(s, &rows, experts, &sums);
-    if (st == SN_OK)
-        st = sn_write(s, SN_ROUTE_COUNTS, &sums);
+        st = sn_write(s, out, counts ? &sums : &rows);
     sn_slabs_fini(&rows);
     sn_slabs_fini(&sums);
     return st;
+}
+
+enum sn_status sn_rule_route(const struct sn_visit *s)
+{
+    uint64_t bias;
+    SN_TRY(value_of_bias(s, &bias));
+    SN_TRY(write_routes(s, SN_ROUTE_W, 0, bias));
+    SN_TRY(write_routes(s, SN_ROUTE_CHOICE, 1, bias));
+    SN_TRY(write_routes(s, SN_ROUTE_P, 2, bias));
+    SN_TRY(write_routes(s, SN_ROUTE_OWN, 1, 0));
+    SN_TRY(write_routes(s, SN_ROUTE_COUNTS, 3, bias));
+    return write_routes(s, SN_ROUTE_SEQUENCES, 3, 0);
 }
 
 /* Counts of the micro-batch's tokens on all replicas: as if they were those of all tokens, which is
@@ -112,7 +141,7 @@ static enum sn_status value_of_counts(const struct sn_visit *s, int in, uint64_t
     if (!sn_has_in(s, in))
         return SN_OK;
     *out = 1;
-    if (m->config->model.experts.aux_loss <= 0) /* then nobody sums them */
+    if (m->config->model.experts.aux_loss <= 0 || s->op->attr.experts.by_sequence) /* nobody sums them, or others */
         return SN_OK;
     const struct sn_layout_config *l = &s->r->job->config->layout;
     int64_t of_micro = (int64_t)l->data * l->micro_batch * m->config->model.seq;
@@ -125,6 +154,52 @@ static enum sn_status value_of_counts(const struct sn_visit *s, int in, uint64_t
     if (st == SN_OK && counts.n == 1)
         *out = sn_field_mul(sn_field_mul(counts.t[0].value, all), sn_field_inverse(part));
     sn_slabs_fini(&counts);
+    return st;
+}
+
+/* What the counts of a sequence are over its tokens, if they are of it: that of each of them, in whichever
+ * sequence. */
+static enum sn_status value_of_sequence(const struct sn_visit *s, const struct sn_slabs *counts, int64_t cols,
+                                        struct sn_slab *t)
+{
+    int64_t seq = s->op->attr.position.seq, row = sn_row_sample(&s->op->attr.position, t->at / t->cols);
+    int64_t first = t->first[SN_SLAB_ROWS] - t->first[SN_SLAB_ROWS] % seq;
+    uint64_t all = sn_interval(s->m, SN_SPACE_TOKENS, first, seq);
+    for (int i = 0; i < counts->n; i++) {
+        const struct sn_slab *c = &counts->t[i];
+        int64_t from = sn_corner(c, cols).row;
+        if (row < from || row >= from + c->rows)
+            continue;
+        if (c->cols != cols || c->first[SN_SLAB_ROWS] + row - from != first)
+            return sn_visit_fault(s, "balances %s by counts of %s", sn_place_text(s->m, t, SN_SLAB_ROWS).s,
+                                  sn_place_text(s->m, c, SN_SLAB_ROWS).s);
+        t->value = sn_field_mul(c->value, sn_field_inverse(all));
+        return SN_OK;
+    }
+    return sn_visit_fault(s, "reads no counts of %s", sn_place_text(s->m, t, SN_SLAB_ROWS).s);
+}
+
+/* What rows of `rows` are balanced by, beside them in z. */
+static enum sn_status zip_counts(const struct sn_visit *s, struct sn_zip *z, int in, const struct sn_slabs *rows)
+{
+    struct sn_slabs counts = {0}, of = {0};
+    bool each = s->op->attr.experts.by_sequence && sn_has_in(s, in);
+    uint64_t value;
+    SN_TRY(value_of_counts(s, in, &value));
+    enum sn_status st = each ? sn_read(s, in, &counts) : SN_OK;
+    for (int i = 0; i < rows->n; i++)
+        for (int64_t from = 0; from < rows->t[i].rows && st == SN_OK;) {
+            struct sn_slab t = each ? of_sequence(s, &rows->t[i], from) : rows->t[i];
+            from += t.rows;
+            t.value = value;
+            if (each)
+                st = value_of_sequence(s, &counts, s->op->in[in].cols, &t);
+            sn_slabs_push(&of, &t);
+        }
+    if (st == SN_OK)
+        st = sn_zip_with(s, z, &of, SN_DIM_ROWS);
+    sn_slabs_fini(&counts);
+    sn_slabs_fini(&of);
     return st;
 }
 
@@ -153,20 +228,20 @@ enum sn_status sn_rule_route_dx(const struct sn_visit *s)
     int64_t cols = s->op->out[SN_ROUTE_DX_DLOGITS].cols;
     struct sn_slabs rows = {0}, out = {0};
     struct sn_zip z = {0};
-    uint64_t counts,
-        name = sn_name_float(sn_name_float(name_of_router(s, 5), a->aux_loss), a->z_loss);
-    SN_TRY(value_of_counts(s, SN_ROUTE_DX_COUNTS, &counts));
+    uint64_t name = sn_name_float(sn_name_float(name_of_router(s, 5), a->aux_loss), a->z_loss);
     enum sn_status st = by_rows(s, SN_ROUTE_DX_LOGITS, name_of_router(s, 4), cols, &rows);
     sn_zip_begin(&z, &rows);
     if (st == SN_OK)
         st = zip_tokens(s, &z, SN_ROUTE_DX_DW, cols);
     if (st == SN_OK)
         st = zip_tokens(s, &z, SN_ROUTE_DX_CHOICE, cols);
+    if (st == SN_OK)
+        st = zip_counts(s, &z, SN_ROUTE_DX_COUNTS, &rows);
     for (int i = 0; i < z.n; i++) {
         struct sn_slab t = z.t[i];
-        uint64_t of[] = {z.value[i][0], z.value[i][2], counts};
+        uint64_t of[] = {z.value[i][0], z.value[i][2], z.value[i][3]};
         t.value = sn_field_mul(sn_function(name_of_router(s, 7), of, 2), z.value[i][1]);
-        if (counts)
+        if (of[2])
             t.value = sn_field_add(t.value, sn_function(name, of, 3));
         t.space[SN_SLAB_COLS] = SN_SPACE_EXPERTS;
         sn_slabs_push(&out, &t);
@@ -182,16 +257,18 @@ enum sn_status sn_rule_route_dx(const struct sn_visit *s)
 enum sn_status sn_rule_route_loss(const struct sn_visit *s)
 {
     struct sn_slabs rows = {0};
-    uint64_t counts;
-    SN_TRY(value_of_counts(s, SN_ROUTE_LOSS_COUNTS, &counts));
-    enum sn_status st =
-        by_rows(s, SN_ROUTE_LOSS_LOGITS, sn_field_mix(name_of_router(s, 6), counts), 1, &rows);
-    for (int i = 0; i < rows.n; i++)
+    struct sn_zip z = {0};
+    uint64_t name = name_of_router(s, 6);
+    enum sn_status st = by_rows(s, SN_ROUTE_LOSS_LOGITS, name, 1, &rows);
+    sn_zip_begin(&z, &rows);
+    if (st == SN_OK)
+        st = zip_counts(s, &z, SN_ROUTE_LOSS_COUNTS, &rows);
+    for (int i = 0; i < z.n && st == SN_OK; i++)
         for (int k = SN_TOLD_BALANCE; k <= SN_TOLD_Z; k++)
-            s->r->told[k] = sn_field_add(
-                s->r->told[k],
-                sn_field_mul(rows.t[i].value, sn_extent(s->m, &rows.t[i], SN_SLAB_ROWS)));
+            s->r->told[k] = sn_field_add(s->r->told[k], sn_field_mul(sn_function(name, z.value[i], 2),
+                                                                     sn_extent(s->m, &z.t[i], SN_SLAB_ROWS)));
     sn_slabs_fini(&rows);
+    sn_zip_fini(&z);
     return st;
 }
 

@@ -84,6 +84,7 @@ static int router(struct sn_model_builder *b, int owner, int x)
     n->attr.experts.route_scale = c->experts.route_scale == 1 ? 0 : (float)c->experts.route_scale;
     n->attr.experts.range = (float)c->experts.mixer_range;
     n->attr.experts.aux_loss = (float)c->experts.aux_loss;
+    n->attr.experts.by_sequence = c->experts.balance == SN_BALANCE_SEQUENCE && c->experts.aux_loss > 0;
     n->attr.experts.z_loss = (float)c->experts.z_loss;
     n->attr.experts.capacity = sn_expert_capacity(c);
     return routes;

@@ -445,10 +445,10 @@ void sn_grad_wait(struct sn_emit *e, const struct sn_op *wait)
         complete(e, &f);
 }
 
-/* The counts that the losses saw: those of all replicas, where they were summed. */
+/* The counts that the losses saw: those of all ranks, where they were summed. */
 static struct sn_view counts_of(const struct sn_emit *e, const struct sn_op *f)
 {
-    struct sn_view counts = f->out[SN_ROUTE_COUNTS];
+    struct sn_view counts = f->out[f->attr.experts.by_sequence ? SN_ROUTE_SEQUENCES : SN_ROUTE_COUNTS];
     for (int i = e->unit_begin; i < e->unit_end;
          i++) /* one after the other, where two groups are */
         if (e->p->ops[i].kind == SN_OP_ALL_REDUCE &&

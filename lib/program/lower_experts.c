@@ -36,7 +36,8 @@
  *
  * Where all experts compute all tokens (router: dense, in training) is lower_dense.c.
  *
- * The load-balancing loss counts the tokens of a micro-batch over all replicas (docs/EXPERTS.md).
+ * The load-balancing loss counts the tokens of a micro-batch over all replicas, or those of each sequence
+ * over the ranks that have some of it (docs/EXPERTS.md).
  */
 #include "lib/layout/exchange.h"
 #include "lib/program/build.h"
@@ -87,7 +88,8 @@ static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, en
 {
     if (e->job->group_size[group] == 1)
         return counts;
-    int all = temp(e, SN_F32, 1, n->attr.experts.count, n->point, "counts.all");
+    int64_t rows = e->p->failed ? 0 : e->p->bufs[counts].rows;
+    int all = temp(e, SN_F32, rows, n->attr.experts.count, n->point, "counts.all");
     struct sn_op op = sn_comm_op(SN_OP_ALL_REDUCE, group, "%.50s.counts", n->point);
     op.in[SN_MOVE_FROM] = sn_view_all(e->p, counts);
     op.out[SN_MOVE_TO] = sn_view_all(e->p, all);
@@ -95,7 +97,7 @@ static int count_over(struct sn_emit *e, const struct sn_node *n, int counts, en
     return all;
 }
 
-/* How often each expert is chosen by the tokens of all replicas; `counts` are those of this one. */
+/* How often each expert is chosen by the tokens that are balanced together; `counts` are those of this rank. */
 static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
 {
     if (n->attr.experts.aux_loss <= 0)
@@ -104,7 +106,15 @@ static int count_all(struct sn_emit *e, const struct sn_node *n, int counts)
     for (int a = 0; a < e->job->mesh.n_axes; a++)
         if (sn_placement_cuts(taken, a, SN_ROWS))
             counts = count_over(e, n, counts, e->job->mesh.axis[a].group);
-    return count_over(e, n, counts, SN_GROUP_REPLICA);
+    return count_over(e, n, counts, n->attr.experts.by_sequence ? SN_GROUP_CONTEXT : SN_GROUP_REPLICA);
+}
+
+/* Attributes that say which tokens are here: those of the token, whichever ranks route it. */
+static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
+{
+    struct sn_attr a = sn_localised(e, n);
+    a.position.row0 = sn_first_row(e->job, sn_experts_taken(e->job));
+    return a;
 }
 
 static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, int counts)
@@ -116,6 +126,9 @@ static void add_losses(struct sn_emit *e, const struct sn_node *n, int logits, i
     op->in[SN_ROUTE_LOSS_LOGITS] = sn_view_all(e->p, logits);
     op->in[SN_ROUTE_LOSS_COUNTS] = sn_view_all(e->p, all);
     op->attr.experts.dense = n->attr.experts.dense;
+    op->attr.experts.sigmoid = n->attr.experts.sigmoid;
+    op->attr.experts.by_sequence = n->attr.experts.by_sequence;
+    op->attr.position = of_tokens(e, n).position;
     op->only = sn_placement_groups(&e->job->mesh, sn_experts_taken(e->job),
                                    SN_REPLICATE_PARTIAL_GRAD); /* the others have the same */
 }
@@ -146,14 +159,6 @@ static void add_load(struct sn_emit *e, const struct sn_node *n, int counts)
     op->out[SN_COPY_Y] =
         sn_view_rows(e->p, e->job->expert_load, sn_expert_layers_before(&e->job->config->model, n->layer), 1);
     op->acc[SN_COPY_Y] = SN_ACC_FIRST_WRITES;
-}
-
-/* Attributes that say which tokens are here: those of the token, whichever ranks route it. */
-static struct sn_attr of_tokens(const struct sn_emit *e, const struct sn_node *n)
-{
-    struct sn_attr a = sn_localised(e, n);
-    a.position.row0 = sn_first_row(e->job, sn_experts_taken(e->job));
-    return a;
 }
 
 /* Rows of each sample that an expert takes; 0: all. Where text is generated all: what a row gives is of the
@@ -211,6 +216,10 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     int choice = dense ? -1 : temp(e, SN_I32, rows, k, n->point, "choice");
     int counts = temp(e, SN_F32, 1, n->attr.experts.count, n->point, "counts");
     int p = n->attr.experts.sparsemixer && e->train ? temp(e, SN_F32, rows, k, n->point, "p") : -1;
+    bool each = n->attr.experts.by_sequence && e->train;
+    int64_t samples = e->job->config->layout.micro_batch;
+    int sums = each ? temp(e, SN_F32, samples, n->attr.experts.count, n->point, "sequences") : -1;
+    int own = each && n->param[1] >= 0 ? temp(e, SN_I32, rows, k, n->point, "own") : -1;
     set_needs(e, w, needs(e, logits));
     struct sn_op *op = sn_op_add(e->p, SN_OP_ROUTE, "%s", n->point);
     op->in[SN_ROUTE_LOGITS] = sn_view_all(e->p, logits);
@@ -220,11 +229,13 @@ static int route(struct sn_emit *e, const struct sn_node *n, int logits)
     op->out[SN_ROUTE_CHOICE] = choice < 0 ? sn_no_view : sn_view_all(e->p, choice);
     op->out[SN_ROUTE_COUNTS] = sn_view_all(e->p, counts);
     op->out[SN_ROUTE_P] = p < 0 ? sn_no_view : sn_view_all(e->p, p);
+    op->out[SN_ROUTE_SEQUENCES] = sums < 0 ? sn_no_view : sn_view_all(e->p, sums);
+    op->out[SN_ROUTE_OWN] = own < 0 ? sn_no_view : sn_view_all(e->p, own);
     op->attr = of_tokens(e, n);
     op->at_row = e->row;
     op->attr.draws = e->train;
     op->attr.experts.dense = dense;
-    add_losses(e, n, logits, counts);
+    add_losses(e, n, logits, sums < 0 ? counts : sums);
     add_counts(e, n, counts);
     add_load(e, n, counts);
     e->routes.w = w;

@@ -21,7 +21,7 @@ for family in llama gpt2; do
     equal "$family-pipeline-2-data-2" 4 'pipeline: 2, data: 2, zero: 2'
     equal "$family-tensor-2-data-2" 4 'tensor: 2, data: 2, micro_batch: 3, zero: 1'
 done
-family=mixtral model='experts: {count: 4, top_k: 2, aux_loss: 0.0}'
+family=mixtral model='experts: {count: 4, top_k: 2, aux_loss: 0.1, balance: sequence}'
 bits_run mixtral 1 ''
 one=$hash
 ok "mixtral has weights" test "$one" != failed

@@ -23,7 +23,8 @@ static void balance(struct kt *k, enum sn_op_kind kind)
         kt_set(&k->a.out[0], i / EXPERTS, i % EXPERTS, 0.01 * (double)(i % 7));
 }
 
-static void route(struct kt *k, enum sn_op_kind kind)
+/* Counts of so many sequences, or of all tokens. */
+static void route_counting(struct kt *k, enum sn_op_kind kind, int sequences)
 {
     int64_t t = size(8192, 16);
     k->a.attr = (struct sn_attr){
@@ -40,13 +41,19 @@ static void route(struct kt *k, enum sn_op_kind kind)
     kt_in(k, 0, shape(SN_F32, t, CHOICES));
     kt_in(k, 1, shape(SN_F32, t, EXPERTS));
     struct sn_mat *choice = kt_new(k, 2, shape(SN_I32, t, CHOICES));
-    struct sn_mat *counts = kt_in(k, 3, shape(SN_F32, 1, EXPERTS));
+    struct sn_mat *counts = kt_in(k, 3, shape(SN_F32, sequences, EXPERTS));
     for (int64_t i = 0; i < t * CHOICES; i++)
         kt_set(choice, i / CHOICES, i % CHOICES,
                (double)((i / CHOICES * 3 + i % CHOICES) % EXPERTS));
-    for (int e = 0; e < EXPERTS; e++)
-        kt_set(counts, 0, e, (double)(e + 1));
+    for (int s = 0; s < sequences; s++)
+        for (int e = 0; e < EXPERTS; e++)
+            kt_set(counts, s, e, (double)((e + 3 * s) % EXPERTS + 1));
     kt_out(k, 0, shape(type, t, EXPERTS), SN_WRITE);
+}
+
+static void route(struct kt *k, enum sn_op_kind kind)
+{
+    route_counting(k, kind, 1);
 }
 
 /* A sparsemixer's. Few tokens: where a draw meets the edge between two experts by a rounding, both
@@ -65,6 +72,21 @@ static void route_sigmoid(struct kt *k, enum sn_op_kind kind)
     k->a.attr.experts.groups = 8;
     k->a.attr.experts.top_groups = 4;
     k->a.in[SN_ROUTE_DX_COUNTS] = (struct sn_mat){0};
+}
+
+/* Balanced in each of 8 sequences, of sigmoids. */
+static void route_sequences(struct kt *k, enum sn_op_kind kind)
+{
+    route_counting(k, kind, 8);
+    int64_t t = k->a.out[0].rows;
+    k->a.attr.position.seq = t / 8;
+    k->a.attr.experts.sigmoid = k->a.attr.experts.by_sequence = true;
+    k->a.attr.experts.z_loss = 0;
+    if (kind == SN_OP_ROUTE) {
+        kt_in(k, 1, shape(SN_F32, 1, EXPERTS));
+        kt_out(k, SN_ROUTE_SEQUENCES, shape(SN_F32, 8, EXPERTS), SN_WRITE);
+        kt_out(k, SN_ROUTE_OWN, shape(SN_I32, t, CHOICES), SN_WRITE);
+    }
 }
 
 static void mix(struct kt *k, enum sn_op_kind kind)

@@ -467,6 +467,8 @@ static const struct {
     {SN_OP_ROUTE_DX, "ROUTE_DX among all", route_of_all, 1e-5},
     {SN_OP_ROUTE, "ROUTE of sigmoids", route_sigmoid, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX of sigmoids", route_sigmoid, 1e-5},
+    {SN_OP_ROUTE, "ROUTE by sequence", route_sequences, 1e-6},
+    {SN_OP_ROUTE_DX, "ROUTE_DX by sequence", route_sequences, 1e-5},
     {SN_OP_ROUTE, "ROUTE of a sparsemixer", mix, 1e-6},
     {SN_OP_ROUTE_DX, "ROUTE_DX of a sparsemixer", mix, 1e-5},
     {SN_OP_MOE_PERMUTE, "MOE_PERMUTE", place, 0},

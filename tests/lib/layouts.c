@@ -208,7 +208,8 @@ struct sn_config layouts_reference(const struct sn_config *c)
     struct sn_config one = *c;
     struct sn_layout_config *l = &one.layout;
     /* Routers are balanced over the tokens that are computed at once. */
-    int together = c->model.experts.aux_loss > 0 ? l->data * l->micro_batch : 1;
+    bool batch = c->model.experts.aux_loss > 0 && c->model.experts.balance == SN_BALANCE_BATCH;
+    int together = batch ? l->data * l->micro_batch : 1;
     l->data = l->tensor = l->tensor_pieces = l->tensor_x = l->context = l->pipeline = l->expert = 1;
     l->virtual_stages = 1;
     l->micro_batch = together;

@@ -59,7 +59,7 @@ layout_reference() { # line
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
-            if ($i ~ /^experts=/ && $i !~ /"aux_loss":0[,}]/) balanced = 1
+            if ($i ~ /^experts=/ && $i !~ /"aux_loss":0[,}]|"balance":"sequence"/) balanced = 1
         }
         if (balanced && data * micro > 1) # over the tokens that are computed at once
             printf " micro_batch=%d", data * micro

@@ -88,6 +88,7 @@ __attribute__((unused)) static const char *const values[][3] = {
     {"experts.top_k", "2", "3"},
     {"experts.unnormalised", "false", "true"},
     {"experts.aux_loss", "0.25", "0.5"},
+    {"experts.balance", "false", "true"},
 };
 
 __attribute__((unused)) static json_t *value_of(const char *ours, int which)

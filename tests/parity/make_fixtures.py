@@ -34,9 +34,11 @@ Conventions under test (kernels/ops.h, docs/DATA.md):
            aux = E sum_e f_e P_e, f_e the part of all choices that are e, P_e the mean of softmax_e
            z   = mean (log sum_e exp(logit_e))^2
            both summed over layers, averaged over micro-batches, not part of the reported loss
+           balance: sequence: f and P of each sequence apart (DeepSeek-V3, equations 17 to 20), the k largest
+           of softmax_e, or sigmoid_e, whatever the bias; P of sigmoids over their sum
   capacity = ceil(factor S k / E) tokens of a sequence for an expert, first choices before second
            ones, in the order of tokens; the others contribute nothing
-  bias     of a router: the k largest of softmax + bias are chosen, the weights are those without it;
+  bias     of a router: the k largest of softmax (router: sigmoid: sigmoids) + bias are chosen, the weights are those without it;
            after a step bias_e += rate sign(mean count - count_e), counts over the global batch
   jitter   of a router's input: each feature times 1 - jitter + 2 jitter u, u of Philox4x32-10 by
            (seed, step, layer, sample, element): kernels/dropout.h
@@ -137,6 +139,11 @@ CASES = {
                           experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.1,
                                        z_loss=0.01, router="dense")),
 }
+# Routers of sigmoids with a bias, balanced in each sequence.
+CASES["mixtral-sequence"] = dict(
+    BASE, family="mixtral", layers=2, hidden=16, heads=2, kv_heads=1, ffn=12, vocab=61, seq=22, tied=True, seed=1919,
+    experts={"count": 6, "top_k": 2, "capacity_factor": 0.0, "aux_loss": 0.2, "z_loss": 0.0, "router": "sigmoid",
+             "balance": "sequence", "bias": "loss-free", "bias_rate": 0.02})
 GROUPS = (("model.embed_tokens.*", 0.2, 0.0), ("model.layers.1.mlp.*", 2.5, 0.3), ("*norm*", 1.0, 0.05))
 # The tensors that a pattern over sennit's names means here.
 FROZEN = {"embed.*": "model.embed_tokens.*"}
@@ -363,13 +370,29 @@ def neox_logits(w, c, ids):
     return x @ (w["gpt_neox.embed_in.weight"] if c["tied"] else w["embed_out.weight"]).T
 
 
+def affinity(logits, x):
+    return torch.sigmoid(logits) if x.get("router") == "sigmoid" else torch.softmax(logits, -1)
+
+
+def sequence_balance(logits, x):
+    """Equations 17 to 20 without alpha, averaged over the sequences."""
+    s, k, e = affinity(logits, x), x["top_k"], x["count"]
+    top = torch.zeros_like(s).scatter(-1, torch.topk(s.detach(), k, -1).indices, 1.0)
+    f = e / (k * s.shape[1]) * top.sum(1)
+    p = (s / s.sum(-1, keepdim=True)).mean(1)
+    return (f * p).sum(-1).mean()
+
+
 def routes(logits, x, bias=None):
     """logits[B,S,E] -> weights of the chosen experts [B,S,E], zero elsewhere, and the choices
     [B,S,k]."""
     k, e = x["top_k"], x["count"]
-    score = logits if bias is None else torch.softmax(logits, -1) + bias
+    score = logits if bias is None else affinity(logits, x) + bias
     choice = torch.argsort(score, dim=-1, descending=True, stable=True)[..., :k]
     weight = torch.softmax(logits.gather(-1, choice), -1)
+    if x.get("router") == "sigmoid":
+        weight = torch.sigmoid(logits.gather(-1, choice))
+        weight = weight / weight.sum(-1, keepdim=True)
     keep = torch.ones_like(weight)
     if x["capacity_factor"] > 0:
         room = math.ceil(x["capacity_factor"] * logits.shape[1] * k / e)
@@ -470,7 +493,12 @@ def experts(w, layer, c, a, extra):
         if bias in w:
             extra[1][bias] = extra[1].get(bias, 0) + got
         share, mean = got.to(a.dtype) / choice.numel(), torch.softmax(logits, -1).mean((0, 1))
-        extra[0] = extra[0] + x["aux_loss"] * x["count"] * (share * mean).sum()
+        if x.get("balance") == "sequence":
+            balance = sequence_balance(logits, x)
+        else:
+            balance = x["count"] * (share * mean).sum()
+        extra[0] = extra[0] + x["aux_loss"] * balance
+        extra[1]["balance"] = extra[1].get("balance", 0) + balance.detach() / c["layers"]
     if extra:
         extra[0] = extra[0] + x["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
     y = torch.zeros_like(a)
@@ -610,7 +638,7 @@ def train(c, weights, flat, dtype):
     optimizer = torch.optim.AdamW(
         [dict(params=ts, factor=f, weight_decay=d) for (f, d), ts in groups.items()],
         lr=LR, betas=(BETA1, BETA2), eps=EPS, foreach=False)
-    out = dict(loss=[], grad_norm=[], lr=[])
+    out = dict(loss=[], grad_norm=[], lr=[], balance=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
         if "told" in c:
@@ -623,6 +651,9 @@ def train(c, weights, flat, dtype):
         for group in optimizer.param_groups:
             group["lr"] = group["factor"] * lr_of_step(step, c)
         optimizer.step()
+        if "balance" in counts and c["experts"].get("balance"):
+            out["balance"].append(counts.pop("balance").item() / (GLOBAL_BATCH // MICRO_BATCH))
+        counts.pop("balance", None)
         for n, got in counts.items():
             w[n] += c["experts"]["bias_rate"] * torch.sign(got.to(dtype).mean() - got)
         out["loss"].append(loss.item())
@@ -754,7 +785,7 @@ def expected(name, c, weights, r, r32):
                                         "grads": float(f"{drift_grad / scale:.2g}")},
         # L2 norm of every tensor after the 20 steps.
         "final_norm": {n: float(f"{x:.12g}") for n, x in sorted(r["final_norm"].items())},
-    } | ({"router_bias": {n: digits(b) for n, b in r["router_bias"].items()}}
+    } | ({"balance": digits(r["balance"])} if r["balance"] else {}) | ({"router_bias": {n: digits(b) for n, b in r["router_bias"].items()}}
          if r["router_bias"] else {})
 
 

@@ -7,6 +7,7 @@
  *   every gradient tensor     |g - want| <= 1e-4 max(|want|, 1e-3 global norm)
  *   the global norm           1e-5 relative
  *   biases of routers         after 20 steps, 1e-6
+ *   routers' balancing losses 1e-5 relative
  * Those that end in -theirs are by transformers' own classes, from its own files; of routers with its
  * balancing loss: config.json says its weight (make_theirs.py). What the field has no name for (shared experts, biases) is in
  * own.safetensors, by our names.
@@ -26,7 +27,8 @@
 enum { STEPS = 20 };
 
 struct expected {
-    double loss[STEPS], grad_norm[STEPS];
+    double loss[STEPS], grad_norm[STEPS], balance[STEPS];
+    bool has_balance;
 };
 
 /* A saver without a disk: weights come from init_from, nothing is saved. */
@@ -133,6 +135,8 @@ static bool read_expected(const char *name, struct expected *e)
     json_t *root = json_load_file(path, 0, NULL);
     bool good =
         root && read_series(root, "loss", e->loss) && read_series(root, "grad_norm", e->grad_norm);
+    e->has_balance = good && json_object_get(root, "balance");
+    good = good && (!e->has_balance || read_series(root, "balance", e->balance));
     json_decref(root);
     return good;
 }
@@ -148,6 +152,7 @@ static bool read_metrics(const struct sn_config *c, struct expected *got)
     while (f && n < STEPS && fgets(line, sizeof(line), f)) {
         json_t *o = json_loads(line, 0, NULL);
         got->loss[n] = json_number_value(json_object_get(o, "loss"));
+        got->balance[n] = json_number_value(json_object_get(o, "aux_loss"));
         got->grad_norm[n++] = json_number_value(json_object_get(o, "grad_norm"));
         json_decref(o);
     }
@@ -211,15 +216,18 @@ static void check_losses(const struct sn_config *c, const struct expected *want)
     struct expected got;
     if (!tap_ok(read_metrics(c, &got), "%s: metrics of 20 steps", c->run.name))
         return;
-    double worst = 0, worst_norm = 0;
+    double worst = 0, worst_norm = 0, worst_balance = 0;
     for (int i = 0; i < STEPS; i++) {
         worst = fmax(worst, fabs(got.loss[i] / want->loss[i] - 1));
         worst_norm = fmax(worst_norm, fabs(got.grad_norm[i] / want->grad_norm[i] - 1));
+        worst_balance = fmax(worst_balance, fabs(got.balance[i] / want->balance[i] - 1));
     }
     double first = fabs(got.loss[0] / want->loss[0] - 1);
     tap_ok(first <= 1e-6, "%s: loss of step 1 (%.1e relative)", c->run.name, first);
     tap_ok(worst <= 1e-5, "%s: losses of 20 steps (%.1e relative)", c->run.name, worst);
     tap_ok(worst_norm <= 1e-5, "%s: gradient norms of 20 steps (%.1e)", c->run.name, worst_norm);
+    if (want->has_balance)
+        tap_ok(worst_balance <= 1e-5, "%s: balancing losses of 20 steps (%.1e)", c->run.name, worst_balance);
 }
 
 /* What the biases of routers are now, if the model has any. */
@@ -314,6 +322,7 @@ int main(void)
                                         "mixtral-jitter",
                                         "mixtral-mixer",
                                         "mixtral-dense",
+                                        "mixtral-sequence",
                                         "mixtral-theirs",
                                         "qwen2",
                                         "lora-all",

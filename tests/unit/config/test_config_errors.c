@@ -247,9 +247,14 @@ static const struct {
     {"model: {family: qwen2-moe, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, shared: 0}}\n" TRAIN "}\n",
      "run.yaml:1:119: model.experts.shared: 0, but family qwen2-moe has a gate over shared experts; "
      "want at least 1"},
-    {MIXTRAL ", experts: {count: 8, router: sigmoid, aux_loss: 0.1}}\n" TRAIN "}\n",
-     "run.yaml:1:139: model.experts.aux_loss: 0.1, but losses of routers are of a softmax, and this "
-     "router is of sigmoids; want 0, and bias: loss-free"},
+    {MIXTRAL ", experts: {count: 8, router: sigmoid, z_loss: 0.1}}\n" TRAIN "}\n",
+     "run.yaml:1:137: model.experts.z_loss: 0.1, but it is of a softmax, and this router is of sigmoids; "
+     "want 0, and aux_loss or bias: loss-free"},
+    {MIXTRAL ", experts: {count: 8, balance: step}}\n" TRAIN "}\n",
+     "run.yaml:1:121: model.experts.balance: unknown name 'step'; want batch or sequence"},
+    {MIXTRAL ", experts: {count: 8, router: dense, balance: sequence}}\n" TRAIN "}\n",
+     "run.yaml:1:136: model.experts.balance: sequence counts what a token visits, but with router: dense "
+     "every one visits all experts in training; want batch, or router: softmax"},
     {MIXTRAL ", experts: {count: 8, groups: 3}}\n" TRAIN "}\n",
      "run.yaml:1:120: model.experts.groups: 3 does not divide model.experts.count (8); nearest that "
      "do: 2 or 4"},
