@@ -114,13 +114,17 @@ static void a_failure_in_a_graph_is_known_to_64_operations(void)
     }
 }
 
-/* Whatever their number: of all but the first, which writes gradients where others add. */
+/* Whatever their number: of all but the first, which writes gradients where others add. Each has ids, targets and
+ * what its queries see, in two columns, brought to one place. */
 static void micro_batches_share_a_graph(void)
 {
     long kept[4] = {0}, ran[4] = {0};
     for (int micros = 2; micros <= 5; micros++) {
         struct sn_config c = layout_config(SN_LLAMA);
         c.model.dropout = 0.1;
+        c.data.documents = SN_DOCUMENTS_APART;
+        c.data.loss = SN_LOSS_MASK;
+        c.data.prefix = SN_PREFIX_PROMPT;
         c.train.global_batch = micros * c.layout.micro_batch;
         c.run.hang_timeout = HANG_TIMEOUT;
         struct layout_run here = {.steps = STEPS}, there = {.steps = STEPS, .on_devices = true};
