@@ -7,6 +7,7 @@ For each tiny model below this writes tests/parity/fixtures/NAME/:
   data.bin, data.idx  tokens in Megatron's indexed format, several documents
   data.mask           llama-prefix alone: which tokens count (lib/data/mask.h)
   own.safetensors     where there are any, weights for which the field has no name: sennit's names
+  after.safetensors   of some, the trained weights after 3 steps
   names5.safetensors  mixtral alone: the same weights with the names of transformers 5
   logits.json         mixtral alone: some tokens, and the logits that follow each of them
   grads.safetensors   gradient of step 1's mean loss by every trained tensor, float32, HF layouts
@@ -29,6 +30,9 @@ Conventions under test (kernels/ops.h, docs/DATA.md):
   lr(s)    = lr s / warmup                                                      s <= warmup
            = min + (lr - min)/2 (1 + cos(pi (s - warmup) / (steps - warmup)))   afterwards
   clipping = g min(1, clip / (norm + 1e-6)), torch's clip_grad_norm_
+  mup      = width over a base's is r: matrices of layers learn by lr / r, logits are divided by r, scores
+           are times sqrt(a base's head) / head (Yang et al., arXiv 2203.03466, table 8)
+  sparse   = what is 0 at first has no gradient, in the norm for clipping, too
   decay    = decoupled, on 2-D tensors only (embeddings and head included)
   routers  of a layer with E experts, over the tokens of one micro-batch (docs/EXPERTS.md):
            aux = E sum_e f_e P_e, f_e the part of all choices that are e, P_e the mean of softmax_e
@@ -139,6 +143,21 @@ CASES = {
                           experts=dict(count=5, top_k=2, capacity_factor=0.0, aux_loss=0.1,
                                        z_loss=0.01, router="dense")),
 }
+SMALL = dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61, seq=20)
+SPARSE = '"layers.*.ffn.*.weight", "layers.*.attn.?.weight"'
+CASES |= {
+    # windows over documents apart and capped scores, all causal
+    "llama-documents": dict(SMALL, seq=36, tied=True, window=9, global_every=2, score_cap=1.5, seed=2020,
+                            lengths=(8, 50)),
+    # rates of a model of a third of the width, with heads of 2
+    "llama-mup": dict(SMALL, tied=False, seed=2121, after=3, base_width=8, base_head_dim=2,
+                      train=dict(mup="{base_width: 8, base_head_dim: 2}")),
+    # a quarter of each row of a layer's matrices, and two of each four neighbours
+    "llama-sparse": dict(SMALL, tied=False, seed=2222, after=3, kept=(1, 4),
+                         train=dict(sparse=f"{{targets: [{SPARSE}], density: 0.25}}")),
+    "llama-sparse-2-4": dict(SMALL, tied=True, seed=2323, after=3, kept=(2, 4),
+                             train=dict(sparse=f'{{targets: [{SPARSE}], kind: "2:4"}}')),
+}
 # Routers of sigmoids with a bias, balanced in each sequence.
 CASES["mixtral-sequence"] = dict(
     BASE, family="mixtral", layers=2, hidden=16, heads=2, kv_heads=1, ffn=12, vocab=61, seq=22, tied=True, seed=1919,
@@ -225,6 +244,21 @@ def is_norm(name):
     return "norm" in name or "ln_" in name
 
 
+def is_of_layer(name, t):
+    return name.startswith("model.layers.") and t.dim() == 2
+
+
+def mask_of(c, name, shape):
+    """Which weights are there: so many of each four neighbours in a row, or that part of a row, by lot."""
+    rng, (kept, of) = random.Random(f"{c['seed']} {name} mask"), c["kept"]
+    each = of if kept > 1 else shape[1]
+    rows = []
+    for _ in range(shape[0] * shape[1] // each):
+        here = set(rng.sample(range(each), each * kept // of))
+        rows += [float(i in here) for i in range(each)]
+    return torch.tensor(rows).reshape(shape)
+
+
 def random_weights(c):
     """float32 values that make every term count: no norm weight is one, no bias is zero."""
     out = {}
@@ -239,6 +273,8 @@ def random_weights(c):
             mean, std = 0.0, fan_in ** -0.5
         values = [rng.gauss(mean, std) for _ in range(math.prod(shape))]
         out[name] = torch.tensor(values, dtype=torch.float64).float().reshape(shape)
+        if "kept" in c and is_of_layer(name, out[name]):
+            out[name] *= mask_of(c, name, shape)
     return out
 
 
@@ -317,6 +353,8 @@ def attention(q, k, v, c=None, layer=0):
     k = k.repeat_interleave(h // k.shape[2], 2)
     v = v.repeat_interleave(h // v.shape[2], 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(d)
+    if "base_head_dim" in c:
+        scores = scores * math.sqrt(c["base_head_dim"] / d)
     if "score_cap" in c:
         scores = c["score_cap"] * torch.tanh(scores / c["score_cap"])
     i, j = torch.arange(s)[:, None], torch.arange(s)[None, :]
@@ -535,7 +573,8 @@ def llama_logits(w, c, ids, extra=None):
         x = x + swiglu(a, w[p + "mlp.gate_proj.weight"], w[p + "mlp.up_proj.weight"],
                        w[p + "mlp.down_proj.weight"])
     x = rmsnorm(x, w["model.norm.weight"], eps)
-    return x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
+    logits = x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
+    return logits / (c["hidden"] / c["base_width"]) if "base_width" in c else logits
 
 
 LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits,
@@ -594,8 +633,8 @@ def prompts_of(c, docs):
     is, or its end. Four of five count behind so many of a document."""
     rng, counts, begin, answer = random.Random(f"{c['seed']} prompts"), [], [], []
     for d in docs:
-        first, n = len(counts), rng.randrange(*c["prompts"])
-        mine = [k >= n and rng.random() < 0.8 for k in range(len(d))]
+        first, n = len(counts), rng.randrange(*c["prompts"]) if "prompts" in c else 0
+        mine = [k >= n and ("prompts" not in c or rng.random() < 0.8) for k in range(len(d))]
         begin += [first] * len(d)
         answer += [first + (mine.index(True) if True in mine else len(d))] * len(d)
         counts += mine
@@ -633,11 +672,13 @@ def train(c, weights, flat, dtype):
     groups = {}
     for n, t in trained.items():
         own = [g for g in GROUPS if "groups" in c.get("train", {}) and fnmatch.fnmatchcase(n, g[0])]
-        key = own[0][1:] if own else (1.0, DECAY if t.dim() == 2 else 0.0)
+        rate = c["base_width"] / c["hidden"] if "base_width" in c and is_of_layer(n, t) else 1.0
+        key = own[0][1:] if own else (rate, DECAY if t.dim() == 2 else 0.0)
         groups.setdefault(key, []).append(t)
     optimizer = torch.optim.AdamW(
         [dict(params=ts, factor=f, weight_decay=d) for (f, d), ts in groups.items()],
         lr=LR, betas=(BETA1, BETA2), eps=EPS, foreach=False)
+    here = {n: w[n] != 0 for n in trained if "kept" in c and is_of_layer(n, w[n])}
     out = dict(loss=[], grad_norm=[], lr=[], balance=[])
     for step in range(1, STEPS + 1):
         optimizer.zero_grad(set_to_none=True)
@@ -645,6 +686,8 @@ def train(c, weights, flat, dtype):
             c = dict(c, **seen_of_step(c, step))
         loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step), step)
         (loss + extra).backward()
+        for n, mask in here.items():
+            w[n].grad *= mask
         if step == 1:
             out["grads"] = {n: t.grad.clone() for n, t in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
@@ -656,6 +699,8 @@ def train(c, weights, flat, dtype):
         counts.pop("balance", None)
         for n, got in counts.items():
             w[n] += c["experts"]["bias_rate"] * torch.sign(got.to(dtype).mean() - got)
+        if step == c.get("after"):
+            out["after"] = {n: t.detach().clone() for n, t in trained.items()}
         out["loss"].append(loss.item())
         out["grad_norm"].append(norm.item())
         out["lr"].append(lr_of_step(step, c))
@@ -724,7 +769,8 @@ def run_file(name, c):
     activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
     window = (f"  sliding_window: {c['window']}\n  global_every: {c['global_every']}\n"
               f"  score_cap: {c['score_cap']}\n") if "window" in c else ""
-    prompts = ", documents: apart, loss: mask, prefix: prompt" if "prompts" in c else ""
+    prompts = ", documents: apart" if "lengths" in c else ""
+    prompts += ", loss: mask, prefix: prompt" if "prompts" in c else ""
     more = c.get("train", {})
     schedule = more.get("schedule", f"{{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}")
     rest = "".join(f"  {k}: {v}\n" for k, v in more.items() if k not in ("schedule",))
@@ -847,6 +893,10 @@ def check(name, e, r, weights):
     far = max((grads[n] - g).abs().max().item() / g.abs().max().item()
               for n, g in r["grads"].items() if g.abs().max() > 1e-12)
     ok = worst < 1e-9 and same and far < 1e-6 and grads.keys() == r["grads"].keys()
+    if "after" in r:
+        after = read_safetensors(os.path.join(at, "after.safetensors"))
+        ok &= after.keys() == r["after"].keys() and all(
+            (after[n] - t).abs().max() < 1e-7 for n, t in r["after"].items())
     ok &= name != "mixtral" or check_names5(at, CASES[name], weights)
     print(f"{name}: {'ok' if ok else 'DIFFERS'} (numbers {worst:.1e}, gradients {far:.1e}, "
           f"weights {'equal' if same else 'differ'})")
@@ -929,7 +979,7 @@ def main():
     for name in a.names or CASES:
         c = CASES[name]
         weights, docs = random_weights(c), make_documents(c)
-        if "prompts" in c:
+        if "lengths" in c:
             c = dict(c, told=prompts_of(c, docs))
         flat = [t for d in docs for t in d]
         r = train(c, weights, flat, torch.float64)
@@ -948,10 +998,12 @@ def main():
         if own:
             write_safetensors(os.path.join(at, "own.safetensors"), own)
         write_safetensors(os.path.join(at, "grads.safetensors"), r["grads"])
+        if "after" in r:
+            write_safetensors(os.path.join(at, "after.safetensors"), r["after"])
         if name == "mixtral":
             write_names5(at, c, weights)
         write_dataset(os.path.join(at, "data"), docs)
-        if "told" in c:
+        if "prompts" in c:
             write_mask(os.path.join(at, "data.mask"), c["told"][0].tolist())
         with open(os.path.join(at, "run.yaml"), "w") as f:
             f.write(run_file(name, c))

@@ -6,6 +6,7 @@
  *   loss of every step        1e-6 relative at step 1, 1e-5 after updates
  *   every gradient tensor     |g - want| <= 1e-4 max(|want|, 1e-3 global norm)
  *   the global norm           1e-5 relative
+ *   weights after 3 steps     of some; |w - want| <= 1e-5 max |want|, and 0 where that is 0
  *   biases of routers         after 20 steps, 1e-6
  *   routers' balancing losses 1e-5 relative
  * Those that end in -theirs are by transformers' own classes, from its own files; of routers with its
@@ -161,42 +162,68 @@ static bool read_metrics(const struct sn_config *c, struct expected *got)
     return n == STEPS;
 }
 
+/* What the trainer holds of a tensor, its gradient or itself, beside what it is to be. */
+struct beside {
+    int64_t n;
+    const float *got;
+    float *want;
+    double off, norm; /* of their difference, and of want */
+};
+
+static void check_gradient(const struct beside *b, const char *name, double global)
+{
+    double scale = b->norm > 1e-3 * global ? b->norm : 1e-3 * global;
+    tap_ok(b->off <= 1e-4 * scale, "gradient of %s (off by %.1e of %.1e)", name, b->off / scale, scale);
+}
+
+static void check_weight(const struct beside *b, const char *name)
+{
+    double far = 0, most = 0;
+    int64_t gone = 0, zeros = 0;
+    for (int64_t i = 0; i < b->n; i++) {
+        far = fmax(far, fabs((double)b->got[i] - (double)b->want[i]));
+        most = fmax(most, fabs((double)b->want[i]));
+        zeros += b->want[i] == 0;
+        gone += b->want[i] == 0 && b->got[i] != 0;
+    }
+    tap_ok(far <= 1e-5 * most && gone == 0, "%s after 3 steps (off by %.1e of %.1e; %lld of %lld zeros gone)", name,
+           far / most, most, (long long)gone, (long long)zeros);
+}
+
 static void check_tensor_of(struct sn_trainer *t, const struct sn_safetensors *want, int param,
                             const struct sn_tensor *tensor, double global)
 {
     const struct sn_job *j = sn_trainer_job(t);
     const struct sn_param *p = &j->model->params[param];
-    int64_t n = tensor->rows * p->cols;
-    float *w = malloc((size_t)n * sizeof(*w));
-    const float *g = job_grad(sn_trainer_exec(t), j, param) + tensor->row * p->cols;
+    bool is_weight = global < 0;
+    const float *all_of = is_weight ? job_weight(sn_trainer_exec(t), j, param) : job_grad(sn_trainer_exec(t), j, param);
+    struct beside b = {.n = tensor->rows * p->cols, .got = all_of + tensor->row * p->cols};
+    b.want = malloc((size_t)b.n * sizeof(*b.want));
     struct sn_err err = {0};
     struct sn_state_shape shape = {"model", tensor->name, tensor->rows, p->cols};
-    struct sn_state_tensor whole = sn_state_whole(&shape, w);
+    struct sn_state_tensor whole = sn_state_whole(&shape, b.want);
     const struct sn_st_tensor *own = sn_safetensors_find(want, tensor->name);
     struct sn_st_box all = {0, tensor->rows, 0, p->cols};
-    enum sn_status st = own ? sn_safetensors_read(own, &all, w, p->cols, &err)
-                            : sn_hf_read_box(want, &j->config->model, &whole, w, &err);
-    if (st != SN_OK) {
-        tap_ok(false, "%s: %s", tensor->name, err.text);
-    } else {
-        double off = 0, norm = 0;
-        for (int64_t i = 0; i < n; i++) {
-            double d = (double)g[i] - (double)w[i];
-            off += d * d;
-            norm += (double)w[i] * (double)w[i];
-        }
-        norm = sqrt(norm);
-        double scale = norm > 1e-3 * global ? norm : 1e-3 * global;
-        tap_ok(sqrt(off) <= 1e-4 * scale, "gradient of %s (off by %.1e of %.1e)", tensor->name,
-               sqrt(off) / scale, scale);
+    enum sn_status st = own ? sn_safetensors_read(own, &all, b.want, p->cols, &err)
+                            : sn_hf_read_box(want, &j->config->model, &whole, b.want, &err);
+    for (int64_t i = 0; i < b.n && st == SN_OK; i++) {
+        b.off = hypot(b.off, (double)b.got[i] - (double)b.want[i]);
+        b.norm = hypot(b.norm, (double)b.want[i]);
     }
-    free(w);
+    if (st != SN_OK)
+        tap_ok(false, "%s: %s", tensor->name, err.text);
+    else if (is_weight)
+        check_weight(&b, tensor->name);
+    else
+        check_gradient(&b, tensor->name, global);
+    free(b.want);
 }
 
-static void check_gradients(struct sn_trainer *t, const char *name, double global)
+/* Gradients of a norm beside those of the file, or weights (norm -1). */
+static void check_tensors(struct sn_trainer *t, const char *name, const char *file, double global)
 {
     char path[256];
-    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/grads.safetensors", name);
+    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/%s.safetensors", name, file);
     struct sn_safetensors *want = NULL;
     struct sn_err err = {0};
     if (!tap_ok(sn_safetensors_open(&want, path, &err) == SN_OK, "%s opens", path)) {
@@ -290,8 +317,15 @@ static void parity(const char *name)
     (void)mkdir(c.run.output, 0777);
     struct sn_trainer *t = train(&c, comm, 1);
     if (t)
-        check_gradients(t, name, want.grad_norm[0]);
+        check_tensors(t, name, "grads", want.grad_norm[0]);
     sn_trainer_destroy(t);
+    (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/after.safetensors", name);
+    if (access(path, F_OK) == 0) {
+        t = train(&c, comm, 3);
+        if (t)
+            check_tensors(t, name, "after", -1);
+        sn_trainer_destroy(t);
+    }
     t = train(&c, comm, 0);
     if (t) {
         check_losses(&c, &want);
@@ -301,7 +335,8 @@ static void parity(const char *name)
     comm->ops->destroy(comm);
 }
 
-int main(void)
+/* usage: test_parity [NAME...] */
+int main(int argc, char **argv)
 {
     static const char *const names[] = {"gpt2",
                                         "gpt2-erf",
@@ -315,6 +350,10 @@ int main(void)
                                         "llama-ramp",
                                         "llama-z",
                                         "llama-groups",
+                                        "llama-documents",
+                                        "llama-mup",
+                                        "llama-sparse",
+                                        "llama-sparse-2-4",
                                         "mixtral",
                                         "mixtral-capacity",
                                         "mixtral-bias",
@@ -340,7 +379,9 @@ int main(void)
                                         "olmo2-theirs",
                                         "gemma2-theirs",
                                         "gemma3-theirs"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && argc == 1; i++)
         parity(names[i]);
+    for (int i = 1; i < argc; i++)
+        parity(argv[i]);
     return tap_done();
 }
