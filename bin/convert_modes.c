@@ -242,6 +242,11 @@ static enum sn_status export(const struct sn_convert_line *l, struct sn_source *
     enum sn_status st = c ? sn_model_text_parse(c, s->model_text, s->name, err)
                           : sn_fail(err, SN_ENOMEM, "%s: no memory to read its model", s->name);
     st = comm->ops->agree(comm, st, err);
+    if (st == SN_OK && sn_source_has_prompts(s))
+        st = sn_fail(err, SN_EINPUT,
+                     "%s: has prompts (train.prompt), which the field's files have no names for; "
+                     "read 'prompt.projection' and 'layers.*.prompt.soft' from the checkpoint's HDF5",
+                     s->name);
     if (st == SN_OK && !l->is_peft && sn_source_has_adapters(s))
         st = sn_fail(err, SN_EINPUT,
                      "%s: has adapters; want --merge to put them into the weights, or --to peft to "

@@ -72,6 +72,12 @@ struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */
     int32_t col0, width; /* DROPOUT: x begins at this column of so many; 0: it has them all */
 };
 
+/* PROMPT and its gradients */
+struct sn_prompt_attr {
+    int32_t first, rows;   /* the positions of a sample that it fills: the first, and how many */
+    int32_t level, levels; /* of features, which of as many rows of an entry, levels times; 0: none */
+};
+
 /* Optimizers, CLIP_SCALE; AVERAGE: beta1 */
 struct sn_optimizer_attr {
     float beta1, beta2, eps, momentum, decay;
@@ -144,6 +150,7 @@ struct sn_attr {
     struct sn_position_attr position;
     struct sn_vocab_attr vocab;
     struct sn_random_attr random;
+    struct sn_prompt_attr prompt;
     struct sn_optimizer_attr optimizer;
     struct sn_experts_attr experts;
     struct sn_stream_attr stream;

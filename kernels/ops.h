@@ -138,6 +138,12 @@
  * JITTER        0 x[T,D], 1 g?                            0 y = x f (+g), f of each element 0: in 0 or 1
  *               uniform in [1 - jitter, 1 + jitter); its own gradient: f is a function of (seed,
  *               step, site, sample, element), as DROPOUT's mask
+ * PROMPT        0 x[T,D], 1 W[D,K], 2 f[N L R,K] f32?     0 y[T,D]                    0: in 0
+ *               y = x, but at position first + i, i < R = attr.prompt.rows, of sample n: W times row
+ *               (n L + level) R + i of f, L = levels, a sum over K in fp32; without f column i of W (K >= R)
+ * PROMPT_DX     0 dy[T,D]                                 0 dx[T,D]: dy, or 0 there   0: in 0
+ * PROMPT_DW     0 dy[T,D], 1 f[N L R,K] f32?              0+ dW[D,K] f32              -
+ *               of the rows of dy there, positions in turn, of each the samples in turn, in double
  * CROSS_ENTROPY 0 logits[R,V], 1 targets[R,1] i32         0 dlogits[R,V]?, 1 row_loss[R,1] f32
  *               row_loss = lse - logit[target]; dlogits = (softmax - onehot) * loss_scale /
  *               targets_in_step; adds the R losses in row order to scalars.loss_sum. out 0 absent:
@@ -302,6 +308,7 @@
     X(ATTENTION, attention) X(ATTENTION_DX, attention_dx) X(ATTENTION_ROWS, attention_rows)        \
     X(ACT, act) X(ACT_DX, act_dx) X(SWIGLU, swiglu) X(SWIGLU_DX, swiglu_dx) X(ADD, add)            \
     X(SCALE, scale) X(GATE, gate) X(GATE_DX, gate_dx) X(DROPOUT, dropout) X(JITTER, jitter)        \
+    X(PROMPT, prompt) X(PROMPT_DX, prompt_dx) X(PROMPT_DW, prompt_dw)                              \
     X(CROSS_ENTROPY, cross_entropy) X(CE_PART, ce_part)                                            \
     X(TRANSPOSE, transpose) X(ROUTE, route) X(ROUTE_DX, route_dx) X(ROUTE_LOSS, route_loss)        \
     X(MOE_PERMUTE, moe_permute) X(RECV_OFFSETS, recv_offsets) X(DISPATCH, dispatch)                \
@@ -367,6 +374,9 @@ enum { SN_SWIGLU_DX_DY, SN_SWIGLU_DX_X, SN_SWIGLU_DX_BOUNDS, SN_SWIGLU_DX_DX = 0
 enum { SN_ADD_A, SN_ADD_B, SN_ADD_Y = 0 };
 /* DROPOUT and JITTER */
 enum { SN_NOISE_X, SN_NOISE_ADDEND, SN_NOISE_Y = 0 };
+enum { SN_PROMPT_X, SN_PROMPT_W, SN_PROMPT_F, SN_PROMPT_Y = 0 };
+enum { SN_PROMPT_DX_DY, SN_PROMPT_DX_DX = 0 };
+enum { SN_PROMPT_DW_DY, SN_PROMPT_DW_F, SN_PROMPT_DW_DW = 0 };
 enum {
     SN_CROSS_ENTROPY_LOGITS, SN_CROSS_ENTROPY_TARGETS, SN_CROSS_ENTROPY_PARTS, SN_CROSS_ENTROPY_SETS,
     SN_CROSS_ENTROPY_DLOGITS = 0, SN_CROSS_ENTROPY_ROW_LOSS, SN_CROSS_ENTROPY_ROW_Z,

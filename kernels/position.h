@@ -45,6 +45,36 @@ SN_BOTH int64_t sn_row_position(const struct sn_position_attr *a, int64_t r)
     return sn_position(a, a->context_rank, (a->row0 + r) % sn_rows_per_sample(a));
 }
 
+/* The other way round: the first row at a position, were the matrix without end; others are
+ * sn_rows_per_sample() apart. -1: no row of this rank has it. */
+SN_BOTH int64_t sn_first_row_at(const struct sn_position_attr *a, int64_t position)
+{
+    int64_t rows = sn_rows_per_sample(a), i = position;
+    if (position >= a->seq)
+        return -1;
+    if (a->context > 1) {
+        int64_t chunk = a->zigzag ? rows / 2 : rows, k = position / chunk;
+        bool late = a->zigzag && k >= a->context; /* the second chunk of a rank */
+        if ((late ? 2 * a->context - 1 - k : k) != a->context_rank)
+            return -1;
+        i = position % chunk + (late ? chunk : 0);
+    }
+    int64_t passed = a->row0 > i ? (a->row0 - i + rows - 1) / rows : 0; /* samples before row0 */
+    return i + passed * rows - a->row0;
+}
+
+/* Of a row at one of the positions that PROMPT fills, which of them; -1: it is at another. And its row of f. */
+SN_BOTH int64_t sn_prompt_at(const struct sn_attr *a, int64_t r)
+{
+    int64_t i = sn_row_position(&a->position, r) - a->prompt.first;
+    return i >= 0 && i < a->prompt.rows ? i : -1;
+}
+SN_BOTH int64_t sn_prompt_row(const struct sn_attr *a, int64_t r, int64_t i)
+{
+    const struct sn_prompt_attr *p = &a->prompt;
+    return (sn_row_sample(&a->position, r) * p->levels + p->level) * p->rows + i;
+}
+
 /* DROPOUT, JITTER: which element of its sample (r, c) of x is. */
 SN_BOTH int64_t sn_noise_element(const struct sn_attr *a, const struct sn_mat *x, int64_t r,
                                  int64_t c)

@@ -301,6 +301,11 @@ static enum sn_status make_plan(struct sn_manifest *out, const struct sn_source 
                        "%s: has adapters, of which the layout file says nothing; give it the run's "
                        "train.lora, or use --merge",
                        s->name);
+    if (sn_source_has_prompts(s) && sn_prompt_positions(&c->train.prompt) == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: has prompts, of which the layout file says nothing; give it the run's "
+                       "train.prompt",
+                       s->name);
     SN_TRY(sn_model_create(&p.model, &c->model, &c->train, err));
     enum sn_status st = check_tensors(&p, err);
     for (int r = 0; r < sn_config_ranks(c) && st == SN_OK; r++)

@@ -111,6 +111,14 @@ bool sn_source_has_adapters(const struct sn_source *s)
     return false;
 }
 
+bool sn_source_has_prompts(const struct sn_source *s)
+{
+    for (int i = 0; i < s->n_tensors; i++)
+        if (sn_hf_is_prompt(s->tensors[i].name))
+            return true;
+    return false;
+}
+
 /* The tensor whose name has `end` in place of "weight"; -1: it is not there. */
 static int beside(const struct sn_source *s, const char *weight, const char *end)
 {

@@ -38,6 +38,11 @@ bool sn_hf_is_adapter(const char *tensor)
     return sn_str_glob("*.lora_a", tensor) || sn_str_glob("*.lora_b", tensor);
 }
 
+bool sn_hf_is_prompt(const char *tensor)
+{
+    return sn_str_glob("*.prompt.soft", tensor) || sn_str_glob("prompt.projection", tensor);
+}
+
 /* --- the field's files ----------------------------------------------------------------------- */
 
 static bool is_harmless(const char *name)

@@ -80,6 +80,8 @@ bool sn_hf_is_stack(enum sn_hf_form form);
 
 /* Of an adapter (lib/model/lora.c), for which the field's weights have no tensor? */
 bool sn_hf_is_adapter(const char *tensor);
+/* Or of train.prompt? The field has no name for it. */
+bool sn_hf_is_prompt(const char *tensor);
 /* What PEFT calls it, "base_model.model." before the module's name: its part of it without prefix,
  * "layers.3.self_attn.q_proj", and whether the weight lies turned (gpt2's Conv1D; A and B do not). */
 struct sn_hf_adapter_name {

@@ -30,12 +30,13 @@ static void lists_free(struct sn_state *s)
 
 /* What begins by itself. */
 struct lacks {
-    bool biases, adapters;
+    bool biases, adapters, prompts;
 };
 
 static bool is_lacking(const struct lacks *l, const char *name)
 {
-    return (l->biases && is_bias(name)) || (l->adapters && sn_hf_is_adapter(name));
+    return (l->biases && is_bias(name)) || (l->adapters && sn_hf_is_adapter(name)) ||
+           (l->prompts && sn_hf_is_prompt(name));
 }
 
 /* The state without what a source lacks, in lists of its own (lists_free) over the same memory. */
@@ -107,7 +108,7 @@ static enum sn_status from_safetensors(const char *path, const struct sn_config 
     SN_TRY(sn_safetensors_open(&st, path, err));
     enum sn_status status = sn_init_check_field(path, c, s->rank, err);
     if (status == SN_OK)
-        status = without(&known, s, (struct lacks){!biases, true}, err);
+        status = without(&known, s, (struct lacks){!biases, true, true}, err);
     if (status == SN_OK)
         status = sn_hf_fit(st, path, m, known.all, known.n_all, err);
     if (status == SN_OK)
@@ -177,7 +178,7 @@ static enum sn_status from_step(const char *dir, const struct sn_config *c, stru
     SN_TRY(sn_reader_open(&r, dir, err));
     r.progress = s->progress;
     bool *used = sn_alloc_n((size_t)r.manifest.n_tensors, sizeof(*used));
-    struct lacks lacks = {true, true};
+    struct lacks lacks = {true, true, true};
     struct sn_state known = {0};
     enum sn_status st =
         used ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
@@ -186,6 +187,7 @@ static enum sn_status from_step(const char *dir, const struct sn_config *c, stru
     for (int i = 0; i < r.manifest.n_tensors; i++) {
         lacks.biases = lacks.biases && !is_bias(r.manifest.tensors[i].name);
         lacks.adapters = lacks.adapters && !sn_hf_is_adapter(r.manifest.tensors[i].name);
+        lacks.prompts = lacks.prompts && !sn_hf_is_prompt(r.manifest.tensors[i].name);
     }
     if (st == SN_OK)
         st = without(&known, s, lacks, err);

@@ -165,7 +165,14 @@ static void leave_out_biases(struct sn_hf_list *l)
     l->n = n;
 }
 
-/* `l`: without adapters, of which a source may have all or none. */
+/* What is trained beside weights, of which a source may have all or none. */
+static bool is_beside(const struct sn_train_config *t, const char *name)
+{
+    return (t->lora.r > 0 && sn_hf_is_adapter(name)) ||
+           (sn_prompt_positions(&t->prompt) > 0 && sn_hf_is_prompt(name));
+}
+
+/* `l`: without adapters and prompts. */
 static enum sn_status match(const struct sn_manifest *m, const char *dir, const struct sn_config *c,
                             const struct sn_hf_list *l, struct sn_err *err)
 {
@@ -176,7 +183,7 @@ static enum sn_status match(const struct sn_manifest *m, const char *dir, const 
     }
     for (int i = 0; i < m->n_tensors; i++)
         if (strcmp(m->tensors[i].group, "model") == 0 && !sn_hf_list_find(l, m->tensors[i].name) &&
-            !(c->train.lora.r > 0 && sn_hf_is_adapter(m->tensors[i].name)))
+            !is_beside(&c->train, m->tensors[i].name))
             sn_left_over_add(&left, m->tensors[i].name);
     return sn_left_over_explain(&left, dir, err);
 }

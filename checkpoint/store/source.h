@@ -85,6 +85,7 @@ enum sn_status sn_source_fold(struct sn_source *out, struct sn_source *inner,
 enum sn_status sn_source_merge(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
 /* Has it any? */
 bool sn_source_has_adapters(const struct sn_source *s);
+bool sn_source_has_prompts(const struct sn_source *s); /* of train.prompt */
 /* The averages of weights (train.ema) as the weights, and nothing else. A source without them is SN_EINPUT.
  * Ownership as above. */
 enum sn_status sn_source_average(struct sn_source *out, struct sn_source *inner, struct sn_err *err);

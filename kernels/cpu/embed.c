@@ -1,5 +1,5 @@
 /*
- * embed.c - EMBED, EMBED_GRAD, POS_GRAD.
+ * embed.c - what stands for tokens and positions: EMBED, EMBED_GRAD, POS_GRAD; PROMPT, PROMPT_DX, PROMPT_DW.
  *
  * Ids are checked where they are read (the data layer); here one that is not among the rows of the
  * table is another rank's.
@@ -84,26 +84,6 @@ SN_KERNEL(sn_embed_grad)
     return 0;
 }
 
-/* The first row of dy at a position, were dy without end; INT64_MAX when no row of this rank has
- * it. The inverse of sn_position(). */
-static int64_t first_row_at(const struct sn_attr *at, int64_t position)
-{
-    int64_t rows = sn_rows_per_sample(&at->position), i = position;
-    if (position >= at->position.seq)
-        return INT64_MAX;
-    if (at->position.context > 1) {
-        int64_t chunk = at->position.zigzag ? rows / 2 : rows, k = position / chunk;
-        bool late =
-            at->position.zigzag && k >= at->position.context; /* the second chunk of a rank */
-        if ((late ? 2 * at->position.context - 1 - k : k) != at->position.context_rank)
-            return INT64_MAX;
-        i = position % chunk + (late ? chunk : 0);
-    }
-    int64_t passed = at->position.row0 > i ? (at->position.row0 - i + rows - 1) / rows
-                                           : 0; /* samples before row0 */
-    return i + passed * rows - at->position.row0;
-}
-
 /* dP[s] = sum over the rows r of dy at position s, sample after sample. */
 static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t n)
 {
@@ -113,7 +93,8 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
     float *dp = sn_at(to, s, c), buf[SN_TILE_COLS];
     double sum[SN_TILE_COLS], *wide_dp = sn_at(to, s, c);
     double shift = sn_exact_shift(a->attr.exact.of, a->scalars);
-    int64_t first = first_row_at(&a->attr, s), rows = sn_rows_per_sample(&a->attr.position);
+    int64_t at = sn_first_row_at(&a->attr.position, s), first = at < 0 ? dy->rows : at;
+    int64_t rows = sn_rows_per_sample(&a->attr.position);
     if (first >= dy->rows && a->acc[SN_POS_GRAD_DP] == SN_ADD)
         return;
     for (int64_t i = 0; i < n; i++)
@@ -139,5 +120,119 @@ static void pos_grad_tile(const struct sn_args *a, int64_t s, int64_t c, int64_t
 SN_KERNEL(sn_pos_grad)
 {
     sn_each_tile(a, threads, &a->out[SN_POS_GRAD_DP], SN_TILE_COLS, pos_grad_tile);
+    return 0;
+}
+
+/* --- positions that are filled --------------------------------------------------------------- */
+
+static float dot(const float *a, const float *b, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < n; k++)
+        sum += a[k] * b[k];
+    return sum;
+}
+
+/* Elements c .. c + n - 1 of W times a row of features; without features of a column of W. */
+static void filled(const struct sn_args *a, int64_t r, int64_t i, int64_t c, int64_t n, float *to)
+{
+    const struct sn_mat *w = &a->in[SN_PROMPT_W], *f = &a->in[SN_PROMPT_F];
+    int64_t row = f->p ? sn_prompt_row(&a->attr, r, i) : 0;
+    float buf[SN_TILE_COLS];
+    for (int64_t j = 0; j < n; j++) {
+        if (!f->p) {
+            to[j] = *sn_get(w, c + j, i, 1, buf);
+            continue;
+        }
+        float sum = 0;
+        for (int64_t k = 0; k < w->cols; k += SN_TILE_COLS) {
+            int64_t m = sn_piece(w->cols, k);
+            sum += dot(sn_get(w, c + j, k, m, buf), sn_at(f, row, k), m);
+        }
+        to[j] = sum;
+    }
+}
+
+static void copied(const struct sn_mat *x, const struct sn_mat *y, int64_t r, int64_t c, int64_t n)
+{
+    if (sn_at(x, r, c) != sn_at(y, r, c))
+        memcpy(sn_at(y, r, c), sn_at(x, r, c), (size_t)n * sn_dtype_size(y->dtype));
+}
+
+static void prompt_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
+{
+    const struct sn_mat *y = &a->out[SN_PROMPT_Y];
+    int64_t i = sn_prompt_at(&a->attr, r);
+    float buf[SN_TILE_COLS];
+    if (i < 0) {
+        copied(&a->in[SN_PROMPT_X], y, r, c, n);
+        return;
+    }
+    float *to = sn_dst(y, r, c, buf);
+    filled(a, r, i, c, n, to);
+    sn_put(y, r, c, n, to);
+}
+
+SN_KERNEL(sn_prompt)
+{
+    sn_each_tile(a, threads, &a->out[SN_PROMPT_Y], SN_TILE_COLS, prompt_tile);
+    return 0;
+}
+
+static void prompt_dx_tile(const struct sn_args *a, int64_t r, int64_t c, int64_t n)
+{
+    const struct sn_mat *dx = &a->out[SN_PROMPT_DX_DX];
+    if (sn_prompt_at(&a->attr, r) < 0)
+        copied(&a->in[SN_PROMPT_DX_DY], dx, r, c, n);
+    else
+        memset(sn_at(dx, r, c), 0, (size_t)n * sn_dtype_size(dx->dtype));
+}
+
+SN_KERNEL(sn_prompt_dx)
+{
+    sn_each_tile(a, threads, &a->out[SN_PROMPT_DX_DX], SN_TILE_COLS, prompt_dx_tile);
+    return 0;
+}
+
+/* What position i adds to dW[d, k .. k + n - 1]. */
+static void add_position(const struct sn_args *a, int64_t i, int64_t d, int64_t k, int64_t n,
+                         double *sum)
+{
+    const struct sn_mat *dy = &a->in[SN_PROMPT_DW_DY], *f = &a->in[SN_PROMPT_DW_F];
+    int64_t first = sn_first_row_at(&a->attr.position, a->attr.prompt.first + i);
+    int64_t step = sn_rows_per_sample(&a->attr.position);
+    float buf[1];
+    for (int64_t r = first < 0 ? dy->rows : first; r < dy->rows; r += step) {
+        double g = *sn_get(dy, r, d, 1, buf);
+        if (!f->p) {
+            sum[i - k] += g;
+            continue;
+        }
+        const float *row = sn_at(f, sn_prompt_row(&a->attr, r, i), k);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += g * (double)row[j];
+    }
+}
+
+static void prompt_dw_tile(const struct sn_args *a, int64_t d, int64_t k, int64_t n)
+{
+    const struct sn_mat *dw = &a->out[SN_PROMPT_DW_DW];
+    bool adds = a->acc[SN_PROMPT_DW_DW] == SN_ADD, is_column = !a->in[SN_PROMPT_DW_F].p;
+    float *to = sn_at(dw, d, k);
+    double sum[SN_TILE_COLS];
+    for (int64_t j = 0; j < n; j++)
+        sum[j] = adds ? (double)to[j] : 0.0;
+    for (int64_t i = 0; i < a->attr.prompt.rows; i++)
+        if (!is_column || (i >= k && i < k + n))
+            add_position(a, i, d, k, n, sum);
+    for (int64_t j = 0; j < n; j++)
+        to[j] = (float)sum[j];
+}
+
+SN_KERNEL(sn_prompt_dw)
+{
+    sn_each_tile(a, threads, &a->out[SN_PROMPT_DW_DW], SN_TILE_COLS, prompt_dw_tile);
     return 0;
 }

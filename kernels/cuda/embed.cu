@@ -1,5 +1,5 @@
 /*
- * embed.cu - EMBED, EMBED_GRAD, POS_GRAD, as kernels/cpu/embed.c.
+ * embed.cu - EMBED, EMBED_GRAD, POS_GRAD; PROMPT, PROMPT_DX, PROMPT_DW, as kernels/cpu/embed.c.
  *
  * EMBED_GRAD without atomics: the rows are sorted by word, those of a word in their order, by
  * counting in tiles of rows. Then each SN_EMBED_SEGMENT rows of a word are added up at once: the
@@ -312,32 +312,13 @@ SN_CUDA_OP(embed_grad)
 
 /* --- gradient of the positions --------------------------------------------------------------- */
 
-/* The first row of dy at a position, were dy without end; -1 when no row of this rank has it: the
- * inverse of sn_position(). */
-static __device__ int64_t first_row_at(const struct sn_attr *at, int64_t position)
-{
-    int64_t rows = sn_rows_per_sample(&at->position), i = position;
-    if (position >= at->position.seq)
-        return -1;
-    if (at->position.context > 1) {
-        int64_t chunk = at->position.zigzag ? rows / 2 : rows, k = position / chunk;
-        bool late =
-            at->position.zigzag && k >= at->position.context; /* the second chunk of a rank */
-        if ((late ? 2 * at->position.context - 1 - k : k) != at->position.context_rank)
-            return -1;
-        i = position % chunk + (late ? chunk : 0);
-    }
-    int64_t passed = at->position.row0 > i ? (at->position.row0 - i + rows - 1) / rows
-                                           : 0; /* samples before row0 */
-    return i + passed * rows - at->position.row0;
-}
-
 template <class A> struct pos_grad : sn_all_rows {
     enum { N = A::N };
     static __device__ __forceinline__ void at(const struct sn_args &a, int64_t s, int64_t c)
     {
         const struct sn_mat &dy = a.in[SN_POS_GRAD_DY], &dp = a.out[SN_POS_GRAD_DP];
-        int64_t first = first_row_at(&a.attr, s), step = sn_rows_per_sample(&a.attr.position);
+        int64_t first = sn_first_row_at(&a.attr.position, s),
+                step = sn_rows_per_sample(&a.attr.position);
         bool none = first < 0 || first >= dy.rows;
         float *to = (float *)dp.p + s * dp.ld + c, x[N];
         double sum[N];
@@ -364,4 +345,115 @@ SN_CUDA_OP(pos_grad)
     SN_BY_TYPE(sn_common(m, 1), return sn_plane_run<pos_grad<A>>(cx, a, a->out[SN_POS_GRAD_DP].rows,
                                                                  a->out[SN_POS_GRAD_DP].cols))
     return 0;
+}
+
+/* --- positions that are filled ------------------------------------------------------------------ */
+
+/* Few rows are: a thread sums an element of theirs, or of dW, by itself, in the order of the CPU's rows. */
+template <class A>
+static __device__ __forceinline__ void copied(const struct sn_mat &x, const struct sn_mat &y,
+                                              int64_t r, int64_t c)
+{
+    float v[A::N];
+    if (x.p == y.p)
+        return;
+    A::load(x, r, c, v);
+    A::store(y, r, c, v);
+}
+
+/* Element d of W times a row of features, or without them of a column of W. */
+static __device__ __forceinline__ float filled(const struct sn_args &a, int64_t r, int64_t i,
+                                               int64_t d)
+{
+    const struct sn_mat &w = a.in[SN_PROMPT_W], &f = a.in[SN_PROMPT_F];
+    if (!f.p)
+        return sn_element(w, d, i);
+    const float *row = (const float *)f.p + sn_prompt_row(&a.attr, r, i) * f.ld;
+    float sum = 0;
+    for (int64_t k = 0; k < w.cols; k++)
+        sum += sn_element(w, d, k) * row[k];
+    return sum;
+}
+
+template <class A> struct prompt : sn_all_rows {
+    enum { N = A::N };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        float y[N];
+        int64_t i = sn_prompt_at(&a.attr, r);
+        if (i < 0) {
+            copied<A>(a.in[SN_PROMPT_X], a.out[SN_PROMPT_Y], r, c);
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            y[k] = filled(a, r, i, c + k);
+        A::store(a.out[SN_PROMPT_Y], r, c, y);
+    }
+};
+
+SN_CUDA_OP(prompt)
+{
+    const struct sn_mat *m[] = {&a->in[SN_PROMPT_X], &a->out[SN_PROMPT_Y]};
+    SN_BY_TYPE(sn_common(m, 2), return sn_plane_run<prompt<A>>(cx, a, a->out[SN_PROMPT_Y].rows,
+                                                               a->out[SN_PROMPT_Y].cols))
+    return 0;
+}
+
+template <class A> struct prompt_dx : sn_all_rows {
+    enum { N = A::N };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t r, int64_t c)
+    {
+        const float zeros[N] = {0};
+        if (sn_prompt_at(&a.attr, r) < 0)
+            copied<A>(a.in[SN_PROMPT_DX_DY], a.out[SN_PROMPT_DX_DX], r, c);
+        else
+            A::store(a.out[SN_PROMPT_DX_DX], r, c, zeros);
+    }
+};
+
+SN_CUDA_OP(prompt_dx)
+{
+    const struct sn_mat *m[] = {&a->in[SN_PROMPT_DX_DY], &a->out[SN_PROMPT_DX_DX]};
+    SN_BY_TYPE(sn_common(m, 2),
+               return sn_plane_run<prompt_dx<A>>(cx, a, a->out[SN_PROMPT_DX_DX].rows,
+                                                 a->out[SN_PROMPT_DX_DX].cols))
+    return 0;
+}
+
+/* What position i adds to an element of dW. */
+static __device__ __forceinline__ double of_position(const struct sn_args &a, int64_t i, int64_t d,
+                                                     int64_t k, double sum)
+{
+    const struct sn_mat &dy = a.in[SN_PROMPT_DW_DY], &f = a.in[SN_PROMPT_DW_F];
+    int64_t first = sn_first_row_at(&a.attr.position, a.attr.prompt.first + i);
+    int64_t step = sn_rows_per_sample(&a.attr.position);
+    for (int64_t r = first < 0 ? dy.rows : first; r < dy.rows; r += step) {
+        double g = (double)sn_element(dy, r, d);
+        sum += f.p ? g * (double)((const float *)f.p)[sn_prompt_row(&a.attr, r, i) * f.ld + k] : g;
+    }
+    return sum;
+}
+
+struct prompt_dw : sn_all_rows {
+    enum { N = 1 };
+    static __device__ __forceinline__ void at(const struct sn_args &a, int64_t d, int64_t k)
+    {
+        const struct sn_mat &dw = a.out[SN_PROMPT_DW_DW];
+        float *to = (float *)dw.p + d * dw.ld + k;
+        double sum = a.acc[SN_PROMPT_DW_DW] == SN_ADD ? (double)*to : 0.0;
+        if (!a.in[SN_PROMPT_DW_F].p) {
+            *to = (float)(k < a.attr.prompt.rows ? of_position(a, k, d, k, sum) : sum);
+            return;
+        }
+        for (int64_t i = 0; i < a.attr.prompt.rows; i++)
+            sum = of_position(a, i, d, k, sum);
+        *to = (float)sum;
+    }
+};
+
+SN_CUDA_OP(prompt_dw)
+{
+    return sn_plane_run<prompt_dw>(cx, a, a->out[SN_PROMPT_DW_DW].rows,
+                                   a->out[SN_PROMPT_DW_DW].cols);
 }

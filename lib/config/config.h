@@ -20,12 +20,13 @@
 #include "lib/config/model_config.h"
 #include "lib/config/optimizer.h"
 #include "lib/config/pipeline_schedule.h"
+#include "lib/config/prompt.h"
 #include "lib/config/zero_stage.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32, SN_SPLIT_MAX = 512 };
+enum { SN_NAME_MAX = 128, SN_PATH_MAX = 1024, SN_FREEZE_MAX = 32 };
 
 enum { SN_TILE_VALUES = 65536 }; /* a layout.optimizer_tile is a multiple of this */
 
@@ -187,6 +188,7 @@ struct sn_train_config {
     struct sn_sparse_config sparse;
     struct sn_mup_config mup;
     struct sn_lora_config lora;
+    struct sn_prompt_config prompt;
 };
 
 enum { SN_CACHE_AUTO = -1 };    /* of zero_cache: as many as fit (lib/search/fit_cache.h) */

@@ -51,6 +51,9 @@ _Static_assert(offsetof(struct sn_curriculum_config, lengths) ==
                    offsetof(struct sn_curriculum_config, until) ==
                        offsetof(struct sn_curriculum_config, n_until) + offsetof(struct sn_ints, v),
                "lists of numbers lie as struct sn_ints does");
+_Static_assert(offsetof(struct sn_prompt_config, layers) ==
+                   offsetof(struct sn_prompt_config, n_layers) + offsetof(struct sn_ints, v),
+               "a list of numbers lies as struct sn_ints does");
 _Static_assert(offsetof(struct sn_layout_config, axis_order) ==
                        offsetof(struct sn_layout_config, n_axis_order) +
                            offsetof(struct sn_ranking, name) &&
@@ -407,6 +410,18 @@ const struct sn_key sn_keys[] = {
     {ROW("train.lora.dropout", FLOAT, AT(train.lora.dropout), "Dropout of what adapters read: one mask for those of a fused matrix."), RANGE(0, 0.999999L, NULL), DEFAULT("0.0"), DECIDES},
     {ROW("train.lora.base", ENUM, AT(train.lora.base), "As what ranks hold the frozen matrices of the layers' products (QLoRA): full: as train.precision; int8, int4, nf4: as codes, of which each 128 of a row share a scale, decoded in front of every product."),
         NAMES(bases), DEFAULT("full"), DECIDES, QUIET},
+
+    {ROW("train.prompt", MAP, NONE, "Positions at the begin of each sample that are filled in front of some layers: by tokens that are learnt, and by features of another encoder (eP-ALM). They, their projection and adapters alone are trained.")},
+    {ROW("train.prompt.soft", INT, AT(train.prompt.soft), "Soft tokens in front of each of train.prompt.layers, at the first positions of a sample."),
+        RANGE(0, 65536, "tokens"), DEFAULT("0"), DECIDES, QUIET},
+    {ROW("train.prompt.rows", INT, AT(train.prompt.rows), "Rows of features behind them, which PREFIX.npy beside each .bin has for each document, a sample each (docs/FINETUNE.md); 0: none."),
+        RANGE(0, 65536, "rows"), DEFAULT("0"), DECIDES, QUIET},
+    {ROW("train.prompt.size", INT, AT(train.prompt.size), "Numbers of a row of features; one linear map takes it to model.hidden, in front of all layers the same."),
+        RANGE(0, 1048576, "numbers"), DEFAULT("0"), DECIDES, QUIET},
+    {ROW("train.prompt.levels", BOOL, AT(train.prompt.levels), "Each of train.prompt.layers has rows of its own in PREFIX.npy, one layer's behind those of another; false: all have the same ones."),
+        DEFAULT("false"), DECIDES, QUIET},
+    {ROW("train.prompt.layers", INTS, AT(train.prompt.n_layers), "Layers, from 0 on, in front of which positions are filled."),
+        RANGE(0, 2147483647, "layers"), WORD("first"), DEFAULT("first"), DECIDES, QUIET},
 
     {ROW("layout", MAP, NONE, "How the step is spread over ranks."), WORD("auto")},
     {ROW("layout.data", INT, AT(layout.data), "Copies of the model; auto follows from the number of ranks."),

@@ -1,4 +1,4 @@
-/* rules_lora.c - what train.lora goes with. */
+/* rules_lora.c - what train.lora goes with, and train.prompt. */
 #include "lib/config/settings.h"
 
 const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l)
@@ -68,5 +68,90 @@ enum sn_status sn_rule_codes(const struct sn_config *c, const struct sn_settings
                 "multiple of %d of them, or train.lora.base: full",
                 (int)SN_CODEC_BLOCK, of[i].cols, of[i].ways, of[i].what, of[i].over, of[i].ways,
                 (int)SN_CODEC_BLOCK);
+    return SN_OK;
+}
+
+/* --- prompts -------------------------------------------------------------------------------------- */
+
+int sn_prompt_level(const struct sn_prompt_config *p, int layer)
+{
+    if (sn_prompt_positions(p) == 0)
+        return -1;
+    for (int i = 0; i < p->n_layers; i++)
+        if (p->layers[i] == layer)
+            return i;
+    return p->n_layers == 0 && layer == 0 ? 0 : -1;
+}
+
+static enum sn_status layers_are_there(const struct sn_config *c, const struct sn_settings *s,
+                                       struct sn_err *err)
+{
+    const struct sn_prompt_config *p = &c->train.prompt;
+    for (int i = 0; i < p->n_layers; i++) {
+        if (p->layers[i] >= c->model.layers)
+            return sn_settings_fail(s, "train.prompt.layers", err,
+                                    "%d is no layer of model.layers: %d; want 0 .. %d",
+                                    p->layers[i], c->model.layers, c->model.layers - 1);
+        if (i > 0 && p->layers[i] <= p->layers[i - 1])
+            return sn_settings_fail(s, "train.prompt.layers", err,
+                                    "%d behind %d; want each more than the one before",
+                                    p->layers[i], p->layers[i - 1]);
+    }
+    return SN_OK;
+}
+
+/* Positions that have no meaning, or that nothing fills. */
+static enum sn_status is_complete(const struct sn_config *c, const struct sn_settings *s,
+                                  struct sn_err *err)
+{
+    const struct sn_prompt_config *p = &c->train.prompt;
+    int n = sn_prompt_positions(p);
+    if (n == 0 && (p->size > 0 || p->levels || p->n_layers > 0))
+        return sn_settings_fail(s, "train.prompt", err,
+                                "has no effect without positions; want train.prompt.soft or "
+                                "train.prompt.rows, such as 1");
+    if ((p->rows > 0) != (p->size > 0))
+        return sn_settings_fail(s, "train.prompt", err,
+                                "has rows: %d of size: %d; want both, or soft tokens alone",
+                                p->rows, p->size);
+    if (p->levels && p->rows == 0)
+        return sn_settings_fail(s, "train.prompt.levels", err,
+                                "has no effect without features; leave it out");
+    if (n >= c->model.seq)
+        return sn_settings_fail(s, "train.prompt", err,
+                                "fills %d positions of a sample of model.seq: %d; want fewer", n,
+                                c->model.seq);
+    return SN_OK;
+}
+
+enum sn_status sn_rule_prompts(const struct sn_config *c, const struct sn_settings *s,
+                               struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    SN_TRY(is_complete(c, s, err));
+    if (sn_prompt_positions(&c->train.prompt) == 0)
+        return SN_OK;
+    SN_TRY(layers_are_there(c, s, err));
+    if (c->train.n_freeze > 0)
+        return sn_settings_fail(s, "train.freeze", err,
+                                "has no effect beside train.prompt, which freezes all but prompts "
+                                "and adapters; leave it out");
+    if (c->data.curriculum.n_lengths > 0)
+        return sn_settings_fail(s, "data.curriculum", err,
+                                "cuts samples into pieces that do not see their prompt; leave it "
+                                "out, or train.prompt");
+    if (c->data.prefix != SN_PREFIX_NONE)
+        return sn_settings_fail(s, "data.prefix", err,
+                                "with train.prompt is not built yet; leave one of the two out");
+    if (c->model.share_layers > 1)
+        return sn_settings_fail(s, "train.prompt", err,
+                                "with model.share_layers is not built yet; want 1");
+    if (sn_config_exact(c))
+        return sn_settings_fail(s, "train.prompt", err,
+                                "with run.bits: all is not built yet; set run.bits: layout");
+    if (l->tensor_pieces > 1 && l->sequence_parallel)
+        return sn_settings_fail(s, "layout.tensor_pieces", err,
+                                "deals out positions anew with sequence_parallel, which "
+                                "train.prompt does not follow yet; set 1");
     return SN_OK;
 }

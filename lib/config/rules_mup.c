@@ -32,6 +32,8 @@ static const char *obstacle(const struct sn_config *c)
         return "with experts is not built yet; leave one of the two out";
     if (c->train.lora.r > 0)
         return "says nothing of adapters; leave train.lora or it out";
+    if (sn_prompt_positions(&c->train.prompt) > 0)
+        return "says nothing of prompts; leave train.prompt or it out";
     return NULL;
 }
 

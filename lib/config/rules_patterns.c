@@ -64,5 +64,9 @@ enum sn_status sn_rule_sparse(const struct sn_config *c, const struct sn_setting
         return sn_settings_fail(s, "train.sparse.targets", err,
                                 "has no effect beside train.lora, which freezes all but its "
                                 "adapters; leave one of the two out");
+    if (sn_prompt_positions(&c->train.prompt) > 0)
+        return sn_settings_fail(s, "train.sparse.targets", err,
+                                "has no effect beside train.prompt, which freezes all but prompts "
+                                "and adapters; leave one of the two out");
     return zeros_stay(c, s, err);
 }

@@ -75,6 +75,7 @@ sn_rule sn_rule_groups;
 sn_rule sn_rule_sparse;
 /* What adapters need, and do not go with yet (rules_lora.c). */
 sn_rule sn_rule_lora;
+sn_rule sn_rule_prompts;
 /* Over which ranks blocks of train.lora.base can be cut (the same). */
 sn_rule sn_rule_codes;
 /* What sets of data and phases of their weights say of each other (rules_data.c). */

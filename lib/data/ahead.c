@@ -16,14 +16,19 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     a->first_sample = sn_alloc_n((size_t)micros, sizeof(*a->first_sample));
     int64_t samples = (int64_t)micros * l->sequences;
     a->starts = l->starts ? samples * l->place.seq * sn_starts_columns(l->config) : 0;
+    a->features = l->features ? samples * sn_loader_features(l) : 0;
     a->loader.ids = sn_alloc_n((size_t)(3 * tokens + a->starts), sizeof(*a->loader.ids));
-    if (!a->first_sample || !a->loader.ids) {
+    if (a->features)
+        a->loader.features = sn_alloc_n((size_t)a->features, sizeof(*a->loader.features));
+    if (!a->first_sample || !a->loader.ids || (a->features && !a->loader.features)) {
         sn_ahead_fini(a);
         return sn_fail(err, SN_ENOMEM, "data: no memory for the next step's %lld tokens",
                        (long long)tokens);
     }
     int32_t *ids = a->loader.ids;
+    float *features = a->loader.features;
     a->loader = *l;
+    a->loader.features = features;
     a->loader.ids = ids;
     a->loader.targets = ids + tokens;
     a->loader.sets = l->sets ? ids + 2 * tokens : NULL;
@@ -44,6 +49,7 @@ void sn_ahead_fini(struct sn_ahead *a)
 {
     sn_free(a->first_sample);
     sn_free(a->loader.ids);
+    sn_free(a->loader.features);
     *a = (struct sn_ahead){0};
 }
 
@@ -76,6 +82,8 @@ enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int6
         memcpy(l->sets, a->loader.sets, bytes);
     if (a->starts)
         memcpy(l->starts, a->loader.starts, (size_t)a->starts * sizeof(*l->starts));
+    if (a->features)
+        memcpy(l->features, a->loader.features, (size_t)a->features * sizeof(*l->features));
     *count = a->count;
     memcpy(first_sample, a->first_sample, (size_t)micros * sizeof(*first_sample));
     return SN_OK;

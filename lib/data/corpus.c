@@ -3,6 +3,8 @@
 #include "lib/base/rng.h"
 #include "lib/config/batch.h"
 #include "lib/data/data_fit.h"
+#include "lib/data/data_format.h"
+#include "lib/data/features.h"
 #include "lib/data/mask.h"
 
 #include <math.h>
@@ -24,6 +26,57 @@ enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const st
                    c->path, path);
 }
 
+/* An entry for each document that begins before the end of the last sample. */
+static enum sn_status entries_are_there(const struct sn_data *d, int64_t samples,
+                                        struct sn_err *err)
+{
+    struct sn_data_info info;
+    const struct sn_features *f = sn_data_features(d);
+    int64_t entries = sn_features_entries(f);
+    sn_data_info(d, &info);
+    if (entries >= samples && entries <= info.documents)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: features of %lld documents, but its token file has %lld, %lld of them "
+                   "samples; want an entry for each document",
+                   sn_features_path(f), (long long)entries, (long long)info.documents,
+                   (long long)samples);
+}
+
+/* Those of a sample that begin later would see no prompt. */
+static enum sn_status documents_are_samples(const struct sn_data *d, int64_t seq, int64_t samples,
+                                            struct sn_err *err)
+{
+    struct sn_data_info info;
+    sn_data_info(d, &info);
+    for (int64_t i = 0; i <= samples; i++) {
+        int64_t token = i <= info.documents ? sn_data_document_token(d, i) : info.tokens;
+        if (token != i * seq)
+            return sn_fail(
+                err, SN_EINPUT,
+                "%s: document %lld begins at token %lld; with train.prompt each document "
+                "is a sample of model.seq: %lld tokens, and a token or another document "
+                "follows the last",
+                sn_data_path(d), (long long)i, (long long)token, (long long)seq);
+    }
+    return SN_OK;
+}
+
+enum sn_status sn_corpus_open_prompt(struct sn_data *d, const struct sn_config *c, bool checks,
+                                     struct sn_open_files *files, struct sn_err *err)
+{
+    const struct sn_prompt_config *p = &c->train.prompt;
+    struct sn_features_shape want = {sn_prompt_entry(p), p->size};
+    int64_t samples = sn_data_samples(d, c->model.seq);
+    if (sn_prompt_positions(p) == 0)
+        return SN_OK;
+    if (p->rows > 0)
+        SN_TRY(sn_data_open_features(d, want, files, err));
+    if (p->rows > 0 && checks)
+        SN_TRY(entries_are_there(d, samples, err));
+    return checks ? documents_are_samples(d, c->model.seq, samples, err) : SN_OK;
+}
+
 static enum sn_status open_set(struct sn_corpus *out, const char *path, const struct sn_config *c,
                                bool checks, struct sn_open_files *files, struct sn_err *err)
 {
@@ -31,6 +84,7 @@ static enum sn_status open_set(struct sn_corpus *out, const char *path, const st
     SN_TRY(sn_data_open_shared(d, path, checks, files, err));
     out->n++;
     SN_TRY(sn_corpus_open_mask(*d, path, c, files, err));
+    SN_TRY(sn_corpus_open_prompt(*d, c, checks, files, err));
     return checks ? sn_data_scan(*d, c->model.vocab, SN_DATA_SCAN_BYTES, err) : SN_OK;
 }
 

@@ -24,6 +24,10 @@ enum sn_status sn_corpus_open_valid(struct sn_corpus *out, const struct sn_confi
  * which no token counts. */
 enum sn_status sn_corpus_open_mask(struct sn_data *d, const char *path, const struct sn_config *c,
                                    struct sn_open_files *files, struct sn_err *err);
+/* For train.prompt, where it reads them the features of a set; with `checks` SN_EINPUT, too, where a document
+ * of it is not one sample. */
+enum sn_status sn_corpus_open_prompt(struct sn_data *d, const struct sn_config *c, bool checks,
+                                     struct sn_open_files *files, struct sn_err *err);
 void sn_corpus_close(struct sn_corpus *c); /* a zeroed one too */
 
 /* Samples of sets, in the order of data.train, into the blend of all of the run's steps. SN_EINPUT: a

@@ -9,6 +9,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/open_files.h"
 #include "lib/base/rng.h"
+#include "lib/data/features.h"
 #include "lib/data/mask.h"
 
 #include <assert.h>
@@ -23,6 +24,7 @@ struct sn_data {
     struct sn_data_mapped bin, idx;
     int fd; /* of the .bin */
     struct sn_data_mask *mask; /* or NULL */
+    struct sn_features *features; /* or NULL */
     struct sn_data_info info;
     int token_size;
 };
@@ -136,6 +138,7 @@ void sn_data_close(struct sn_data *d)
         return;
     if (d->fd >= 0)
         (void)close(d->fd); /* only read */
+    sn_features_close(d->features);
     sn_data_unmap(&d->bin);
     sn_data_unmap(&d->idx);
     sn_data_mask_close(d->mask);
@@ -145,6 +148,17 @@ void sn_data_close(struct sn_data *d)
 enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_open_files *files, struct sn_err *err)
 {
     return sn_data_mask_open(&d->mask, d->bin.path, d->info.tokens, files, err);
+}
+
+enum sn_status sn_data_open_features(struct sn_data *d, struct sn_features_shape want,
+                                     struct sn_open_files *files, struct sn_err *err)
+{
+    return sn_features_open(&d->features, d->bin.path, want, files, err);
+}
+
+const struct sn_features *sn_data_features(const struct sn_data *d)
+{
+    return d->features;
 }
 
 const struct sn_data_mask *sn_data_mask(const struct sn_data *d)

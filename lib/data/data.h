@@ -36,6 +36,12 @@ struct sn_data_mask;
 enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_open_files *files,
                                  struct sn_err *err);
 const struct sn_data_mask *sn_data_mask(const struct sn_data *d); /* NULL: not opened */
+/* Or its features (lib/data/features.h). */
+struct sn_features;
+struct sn_features_shape;
+enum sn_status sn_data_open_features(struct sn_data *d, struct sn_features_shape want,
+                                     struct sn_open_files *files, struct sn_err *err);
+const struct sn_features *sn_data_features(const struct sn_data *d); /* NULL: not opened */
 void sn_data_info(const struct sn_data *d, struct sn_data_info *out);
 /* Check an index held in memory (what the fuzzer calls); bin_bytes is the size of the .bin. */
 enum sn_status sn_data_check_index(const void *idx, size_t len, int64_t bin_bytes, const char *name,

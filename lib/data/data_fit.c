@@ -97,6 +97,8 @@ static enum sn_status find(struct sn_set_fit *f, const struct sn_config *c, stru
     SN_TRY(sn_data_open(&d, f->path, err));
     take(f, d, c);
     enum sn_status st = sn_corpus_open_mask(d, f->path, c, NULL, err);
+    if (st == SN_OK)
+        st = sn_corpus_open_prompt(d, c, true, NULL, err);
     if (st == SN_OK && f->samples > 0)
         st = sn_data_scan(d, c->model.vocab, SN_DATA_SCAN_BYTES, err);
     sn_data_close(d);

@@ -1,6 +1,7 @@
 #include "lib/data/loader.h"
 
 #include "lib/config/batch.h"
+#include "lib/data/features.h"
 
 int sn_loader_micros(const struct sn_loader *l, int64_t step)
 {
@@ -10,6 +11,12 @@ int sn_loader_micros(const struct sn_loader *l, int64_t step)
 int sn_loader_first(const struct sn_loader *l, int micro)
 {
     return (micro * l->ranks + l->rank) * l->sequences;
+}
+
+int64_t sn_loader_features(const struct sn_loader *l)
+{
+    const struct sn_prompt_config *p = &l->config->train.prompt;
+    return sn_prompt_entry(p) * p->size;
 }
 
 void sn_loader_spread(const struct sn_loader *l, int64_t row)
@@ -42,6 +49,9 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     if (l->starts)
         sn_sample_starts(l->config, d, w.sample, w.length,
                          l->starts + w.row * seq * sn_starts_columns(l->config));
+    int64_t numbers = sn_loader_features(l);
+    if (l->features)
+        SN_TRY(sn_features_read(sn_data_features(d), w.sample, l->features + w.row * numbers, err));
     if (rows < seq)
         sn_loader_spread(l, w.row);
     return SN_OK;

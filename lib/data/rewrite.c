@@ -86,6 +86,24 @@ static enum sn_status refuse_old(const struct sn_rewriting *r, const char *prefi
     return st;
 }
 
+/* Documents in another order would have others' features. */
+static enum sn_status refuse_features(const char *prefix, struct sn_err *err)
+{
+    int length = (int)sn_data_prefix_length(prefix);
+    char *path = sn_format("%.*s.npy", length, prefix);
+    bool is_there = path && access(path, F_OK) == 0;
+    enum sn_status st =
+        !path ? sn_fail(err, SN_ENOMEM, "%s: no memory to look for its features", prefix)
+        : is_there
+            ? sn_fail(err, SN_EINPUT,
+                      "%s: features are of documents in their order, which would change; build "
+                      "tokens and features anew, or move it away",
+                      path)
+            : SN_OK;
+    sn_free(path);
+    return st;
+}
+
 static enum sn_status open_part(struct sn_rewriting *r, int i, struct sn_err *err)
 {
     const char *out = r->want->out;
@@ -97,6 +115,7 @@ static enum sn_status open_part(struct sn_rewriting *r, int i, struct sn_err *er
                            : sn_format("%.*s", length, out);
     if (!r->names[i])
         return no_memory(r, err);
+    SN_TRY(refuse_features(r->names[i], err));
     if (!r->want->force) {
         SN_TRY(refuse_old(r, r->names[i], "bin", err));
         SN_TRY(refuse_old(r, r->names[i], "idx", err));
@@ -107,6 +126,8 @@ static enum sn_status open_part(struct sn_rewriting *r, int i, struct sn_err *er
 
 static enum sn_status open_parts(struct sn_rewriting *r, struct sn_err *err)
 {
+    for (int i = 0; i < r->want->n_prefixes; i++)
+        SN_TRY(refuse_features(r->want->prefixes[i], err));
     r->parts = r->want->kind == SN_REWRITE_SPLIT ? SN_REWRITE_PARTS : 1;
     SN_TRY(sn_data_tokenizer_take_along(&r->sources.tokenizer, r->want->out, true, err));
     for (int i = 0; i < r->parts; i++)

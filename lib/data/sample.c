@@ -9,7 +9,8 @@
 
 bool sn_samples_are_plain(const struct sn_config *c)
 {
-    return c->data.documents == SN_DOCUMENTS_TOGETHER && c->data.loss == SN_LOSS_ALL;
+    return c->data.documents == SN_DOCUMENTS_TOGETHER && c->data.loss == SN_LOSS_ALL &&
+           sn_prompt_positions(&c->train.prompt) == 0;
 }
 
 /* Parts of the tokens first .. end - 1 of a file that see nothing before them: pieces and, where documents are
@@ -87,11 +88,22 @@ static int64_t counted(const struct sn_config *c, const struct sn_data *d, int64
     return c->data.loss == SN_LOSS_MASK ? sn_data_mask_count(sn_data_mask(d), first, n) : n;
 }
 
+/* Of a sample's targets those that a prompt takes the place of, all but its first token; and the last, which is
+ * the first token of the next sample. */
+static int64_t counted_prompt(const struct sn_config *c, const struct sn_data *d, int64_t first)
+{
+    int64_t n = sn_prompt_positions(&c->train.prompt);
+    bool apart = c->data.documents == SN_DOCUMENTS_APART;
+    return n == 0 ? 0
+                  : counted(c, d, first + 1, n - 1) +
+                        (apart ? 0 : counted(c, d, first + c->model.seq, 1));
+}
+
 void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                      struct sn_sample_count *sum)
 {
     int64_t seq = c->model.seq, first = i * seq;
-    sum->targets += counted(c, d, first + 1, seq);
+    sum->targets += counted(c, d, first + 1, seq) - counted_prompt(c, d, first);
     for (struct walk w = walk_begin(c, d, first, first + seq + 1, length); walk_next(&w);) {
         if (w.begins && w.from > first) /* no document's first token is a target */
             sum->targets -= counted(c, d, w.from, 1);
@@ -108,6 +120,9 @@ void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64
     for (int64_t k = 0; k < seq && c->data.loss == SN_LOSS_MASK; k++)
         if (sn_data_mask_count(sn_data_mask(d), first + 1 + k, 1) == 0)
             targets[k] = SN_NO_TARGET;
+    int64_t n = sn_prompt_positions(&c->train.prompt);
+    for (int64_t k = 0; k < n; k++) /* counted_prompt() */
+        targets[k + 1 < n ? k : seq - 1] = SN_NO_TARGET;
     if (c->data.documents == SN_DOCUMENTS_TOGETHER)
         return;
     for (struct walk w = walk_begin(c, d, first, first + seq + 1, c->model.seq); walk_next(&w);)

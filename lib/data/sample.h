@@ -4,7 +4,8 @@
  *
  * Sample i of S tokens has inputs i S .. i S + S - 1 of its file, and each one's target is the token
  * behind it. A target counts unless the file's mask leaves it out or, where documents are apart, it
- * is the first token of a document: what is before it is of another one. A sample is cut into pieces
+ * is the first token of a document: what is before it is of another one; or unless it is one of the first
+ * tokens of a sample, which train.prompt fills. A sample is cut into pieces
  * of `length` tokens (sn_length_of), from its first token on; queries see nothing before their piece. The
  * target of a piece's last token is the first one of the next, as it is for samples. The prefix of a document is
  * what comes before its first target that counts, cut by samples and pieces as the document is: nothing in it is

@@ -83,6 +83,9 @@ enum sn_status sn_replay_micro(struct sn_exec *x, int entry, int micro, int *don
     if (job->starts >= 0)
         SN_TRY(move_tokens(x, job->starts, sn_job_starts(job) * job->train.bufs[job->starts].cols,
                            micro, err));
+    if (job->features >= 0)
+        SN_TRY(move_tokens(x, job->features,
+                          sn_job_feature_rows(job) * job->train.bufs[job->features].cols, micro, err));
     *done = r->each;
     return sn_device_launch(x, v->cut - 1, err);
 }

@@ -206,6 +206,8 @@ enum sn_status sn_zip_with(const struct sn_visit *s, struct sn_zip *z, const str
                            unsigned dims);
 enum { SN_DIM_ROWS = 1, SN_DIM_COLS = 2, SN_DIM_BOTH = 3 };
 
+/* The first sample of a micro-batch on its rank, among those of the step. */
+int64_t sn_first_sample(const struct sn_visit *s);
 /* Rows of a slab have the positions that the operation's attributes say. `rank`: of the context
  * rank whose they are. */
 enum sn_status sn_check_positions(const struct sn_visit *s, const struct sn_slabs *slabs,
@@ -228,6 +230,7 @@ sn_rule sn_rule_head_norm, sn_rule_head_norm_dx, sn_rule_head_norm_dw;
 sn_rule sn_rule_norm, sn_rule_norm_dx, sn_rule_norm_dw, sn_rule_norm_part, sn_rule_norm_dx_part;
 sn_rule sn_rule_attention, sn_rule_attention_dx, sn_rule_attention_rows, sn_rule_rope, sn_rule_mla_join,
     sn_rule_mla_join_dx;
+sn_rule sn_rule_prompt, sn_rule_prompt_dx, sn_rule_prompt_dw;
 sn_rule sn_rule_cross_entropy, sn_rule_ce_part;
 sn_rule sn_rule_zero, sn_rule_copy, sn_rule_add, sn_rule_scale, sn_rule_gate, sn_rule_gate_dx, sn_rule_act, sn_rule_act_dx,
     sn_rule_swiglu, sn_rule_swiglu_dx, sn_rule_noise, sn_rule_transpose;
@@ -235,6 +238,9 @@ sn_rule sn_rule_sq_norm, sn_rule_clip_scale, sn_rule_update, sn_rule_average, sn
 /* Columns' sums of `slabs`, an operand of so many columns. */
 enum sn_status sn_column_sums(const struct sn_visit *s, const struct sn_slabs *slabs, int64_t cols,
                               struct sn_slabs *out);
+/* A gradient of a table in its bucket: its slabs with value 1, padding with 0, by place in the view. */
+enum sn_status sn_gradient_table(const struct sn_visit *s, const struct sn_view *v,
+                                 struct sn_slabs *out);
 /* z's values under a function of this name, into `out`. */
 void sn_map(const struct sn_zip *z, uint64_t name, struct sn_slabs *out);
 

@@ -293,7 +293,7 @@ static int64_t until_jump(const struct sn_position_attr *a, int64_t row, int64_t
 }
 
 /* What draws takes its numbers by sample and position: a micro-batch's rows are of its own samples. */
-static int64_t first_sample(const struct sn_visit *s)
+int64_t sn_first_sample(const struct sn_visit *s)
 {
     const struct sn_job *j = s->r->job;
     const struct sn_layout_config *l = &j->config->layout;
@@ -314,7 +314,7 @@ enum sn_status sn_check_positions(const struct sn_visit *s, const struct sn_slab
                 return sn_visit_fault(s, "takes row %lld, which is token %lld, for position %lld",
                                       (long long)(first + k), (long long)token,
                                       (long long)position);
-            int64_t sample = first_sample(s) + row / sn_rows_per_sample(a);
+            int64_t sample = sn_first_sample(s) + row / sn_rows_per_sample(a);
             if (sample != token / a->seq)
                 return sn_visit_fault(s, "takes row %lld, which is token %lld, for one of sample %lld",
                                       (long long)(first + k), (long long)token, (long long)sample);

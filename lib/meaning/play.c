@@ -48,6 +48,9 @@ static sn_rule *const rules[SN_NKINDS] = {
     [SN_OP_GATE_DX] = sn_rule_gate_dx,
     [SN_OP_DROPOUT] = sn_rule_noise,
     [SN_OP_JITTER] = sn_rule_noise,
+    [SN_OP_PROMPT] = sn_rule_prompt,
+    [SN_OP_PROMPT_DX] = sn_rule_prompt_dx,
+    [SN_OP_PROMPT_DW] = sn_rule_prompt_dw,
     [SN_OP_CROSS_ENTROPY] = sn_rule_cross_entropy,
     [SN_OP_CE_PART] = sn_rule_ce_part,
     [SN_OP_TRANSPOSE] = sn_rule_transpose,
@@ -299,6 +302,28 @@ static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf
     return held->failed ? sn_fail(m->err, SN_ENOMEM, "meaning: no memory for a batch") : SN_OK;
 }
 
+/* Rows of features, sample after sample, whole on every rank; a sample's by its first token. */
+static enum sn_status put_features(struct sn_meaning *m, struct sn_rank *r)
+{
+    const struct sn_config *c = m->is_reference ? r->job->config : m->config;
+    int buf = r->job->features, samples = c->layout.micro_batch;
+    int64_t cols = c->train.prompt.size, rows = sn_prompt_entry(&c->train.prompt);
+    struct sn_slabs *held = &r->held[r->first_held[buf]];
+    for (int64_t i = 0; i < (int64_t)r->program->micros * samples; i++) {
+        int64_t sample = (i / samples * c->layout.data + r->job->group_index[SN_GROUP_DATA]) * samples +
+                         i % samples;
+        struct sn_slab t = {.at = i * rows * cols,
+                            .rows = rows,
+                            .cols = cols,
+                            .ld = cols,
+                            .value = sn_field_of(105),
+                            .space = {SN_SPACE_TOKENS, SN_SPACE_FIXED},
+                            .first = {sample * c->model.seq, 0}};
+        sn_slabs_put(held, &m->spaces, &t);
+    }
+    return held->failed ? sn_fail(m->err, SN_ENOMEM, "meaning: no memory for features") : SN_OK;
+}
+
 /* Values of the state before the step: by kind and tensor. */
 static void first_values(const struct sn_meaning *m, int what, uint64_t *out)
 {
@@ -334,6 +359,8 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
         st = put_batch(m, r, j->targets, sn_field_of(102));
     if (st == SN_OK && j->sets >= 0)
         st = put_batch(m, r, j->sets, sn_field_of(104));
+    if (st == SN_OK && j->features >= 0)
+        st = put_features(m, r);
     return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(SN_STARTS_NUMBER))
                                          : st;
 }

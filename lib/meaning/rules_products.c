@@ -344,10 +344,8 @@ enum sn_status sn_rule_embed(const struct sn_visit *s)
     return st;
 }
 
-/* A gradient of a table in its bucket: its slabs with value 1, padding with 0, by place in the
- * view. */
-static enum sn_status table_of(const struct sn_visit *s, const struct sn_view *v,
-                               struct sn_slabs *out)
+enum sn_status sn_gradient_table(const struct sn_visit *s, const struct sn_view *v,
+                                 struct sn_slabs *out)
 {
     struct sn_slabs all = {0};
     const struct sn_buffer *b = &s->r->program->bufs[v->buf];
@@ -368,7 +366,7 @@ static enum sn_status add_to_table(const struct sn_visit *s, int out, const stru
 {
     const struct sn_view *v = &s->op->out[out];
     struct sn_slabs table = {0}, made = {0};
-    enum sn_status st = table_of(s, v, &table);
+    enum sn_status st = sn_gradient_table(s, v, &table);
     for (int i = 0; i < table.n && st == SN_OK; i++)
         for (int k = 0; k < sums->n && st == SN_OK; k++) {
             struct sn_slab t = table.t[i];

@@ -47,6 +47,9 @@ int sn_experts_build(struct sn_model_builder *b, int owner, int x);
 /* lora.c: the adapters of `weight` (train.lora), which gives y of x at a point of the current layer:
  * nodes behind its own. The value that they give; y where it has none. */
 int sn_lora_build(struct sn_model_builder *b, int weight, int x, int y, const char *point);
+/* prompt.c: what train.prompt puts in front of the current layer, into x. The value that it gives; x
+ * where it puts nothing there. */
+int sn_prompt_build(struct sn_model_builder *b, int x);
 /* Mark the frozen matrices of products, where train.lora.base has codes of them. */
 void sn_lora_code(struct sn_model *m, const struct sn_train_config *t);
 /* Does every pattern of train.lora.targets match, and matrices that can have adapters alone? */

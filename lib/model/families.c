@@ -446,7 +446,7 @@ void sn_family_build(struct sn_model_builder *b)
     int table;
     int x = embedding(b, &table);
     for (b->layer = 0; b->layer < c->layers; b->layer++)
-        x = block(b, x);
+        x = block(b, sn_prompt_build(b, x));
     b->layer = -1;
     x = norm(b, x, "final_norm");
     x = scale(b, x, c->logits_divisor > 0 ? 1 / c->logits_divisor : 1, "head.scale");

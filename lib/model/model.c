@@ -131,7 +131,8 @@ int sn_model_param(struct sn_model_builder *b, const struct sn_param *want)
     *p = *want;
     scale_hidden(p, b);
     p->group = p->n_tensors > 0 ? group_of(b->train, p->tensor[0].name) : -1;
-    p->trainable = p->is_adapter || b->train->lora.r == 0;
+    p->trainable =
+        p->is_adapter || (b->train->lora.r == 0 && sn_prompt_positions(&b->train->prompt) == 0);
     for (int i = 0; i < p->n_tensors; i++)
         if (frozen(b->train, p->tensor[i].name))
             p->trainable = false;
@@ -267,6 +268,10 @@ double sn_node_multiplies(const struct sn_model *m, const struct sn_model_config
     case SN_NODE_GATE:
     case SN_NODE_ADAPT:
         return elements(m, n->param[0]);
+    case SN_NODE_PROMPT: /* of features, in some rows of a sample */
+        return n->attr.prompt.levels > 0
+                   ? elements(m, n->param[0]) * n->attr.prompt.rows / c->seq
+                   : 0;
     case SN_NODE_EXPERTS:
         return (elements(m, n->param[0]) + elements(m, n->param[1])) *
                (c->experts.router == SN_ROUTER_DENSE ? c->experts.count : c->experts.top_k) /
@@ -298,7 +303,8 @@ static double flops(const struct sn_model *m, const struct sn_model_config *c, c
         bool trains = false;
         for (int k = 0; k < 2; k++)
             trains = trains || (n->param[k] >= 0 && sn_param_trains(&m->params[n->param[k]]));
-        sum += (2.0 + 2.0 * upstream + 2.0 * trains) * sn_node_multiplies(m, c, n) *
+        bool needs_input = upstream && n->kind != SN_NODE_PROMPT; /* features need no gradient */
+        sum += (2.0 + 2.0 * needs_input + 2.0 * trains) * sn_node_multiplies(m, c, n) *
                (is_sparse ? sn_sparse_share(m, n) : 1);
         if (n->kind == SN_NODE_ATTENTION)
             sum += (2.0 + 4.0 * upstream) *

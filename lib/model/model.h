@@ -32,6 +32,8 @@ enum sn_node_kind {
     SN_NODE_GATE,      /* y, x -> y times the sigmoid of x . w, row by row; param 0 w[1,D] */
     SN_NODE_ADAPT,     /* y, u -> y + u B^T in the columns of one tensor of the weight that gave y;
                         * param 0 B[rows of the tensor, r] */
+    SN_NODE_PROMPT,    /* x -> y: x, but at some positions of a sample rows of the model's own or, by a
+                        * projection, of features (attr.prompt); param 0 W[D, rows or size] */
     SN_NODE_EXPERTS,   /* x, routes -> y; params 0 gate and up, 1 down, of all experts, stacked */
     SN_NNODES
 };
@@ -58,7 +60,7 @@ struct sn_param {
     bool trainable;  /* false when train.freeze matches one of its logical tensors */
     int keep, of; /* of train.sparse: how many of each `of` neighbours of a row, at most, are not 0
                         when a run begins with random weights; 0: it is dense */
-    bool is_adapter; /* of train.lora (lora.c) */
+    bool is_adapter; /* of train.lora (lora.c), or of train.prompt (prompt.c) */
     bool is_coded;   /* held as codes (train.lora.base) */
     bool is_bias;    /* of routers' choices: moved by counts, never by a gradient; has no moments */
     int n_tensors, cap_tensors;

@@ -197,6 +197,7 @@ void sn_grad_gemm(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_pointwise(struct sn_emit *e, const struct sn_op *f); /* y = f(x), by row.dx */
 void sn_grad_gate(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f);
+void sn_grad_prompt(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_add(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_embed(struct sn_emit *e, const struct sn_op *f);
 void sn_grad_copy(struct sn_emit *e, const struct sn_op *f);

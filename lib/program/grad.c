@@ -232,6 +232,30 @@ void sn_grad_dropout(struct sn_emit *e, const struct sn_op *f)
     sn_grad_set(e, f->in[SN_NOISE_X].buf, op->out[SN_NOISE_Y]);
 }
 
+/* The weights' first: then the input's takes the place of what both read. */
+void sn_grad_prompt(struct sn_emit *e, const struct sn_op *f)
+{
+    struct sn_view dy = sn_grad_get(e, f->out[SN_PROMPT_Y].buf);
+    int w = sn_shard_of(e, f->in[SN_PROMPT_W]);
+    if (sn_shard_trains(e, w)) {
+        sn_shard_ready(e, w);
+        struct sn_op *op = sn_op_add(e->p, SN_OP_PROMPT_DW, "%.60s.dw", f->label);
+        op->in[SN_PROMPT_DW_DY] = dy;
+        op->in[SN_PROMPT_DW_F] = f->in[SN_PROMPT_F];
+        op->attr = f->attr;
+        sn_into_shard(e, op, 0, w, false);
+        sn_shard_used(e, w);
+    }
+    if (!wants(e, f->in[SN_PROMPT_X]))
+        return;
+    int dx = sn_buffer_like(e->p, f->in[SN_PROMPT_X].buf, "d");
+    struct sn_op *op = sn_op_add(e->p, SN_OP_PROMPT_DX, "%.60s", f->label);
+    op->in[SN_PROMPT_DX_DY] = dy;
+    op->out[SN_PROMPT_DX_DX] = sn_view_all(e->p, dx);
+    op->attr = f->attr;
+    contribute(e, f->in[SN_PROMPT_X], sn_view_all(e->p, dx));
+}
+
 void sn_grad_add(struct sn_emit *e, const struct sn_op *f)
 {
     for (int i = 0; i < 2; i++) /* the same gradient goes both ways: no copy, an alias */

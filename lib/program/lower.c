@@ -364,6 +364,34 @@ static void lower_dropout(struct sn_emit *e, const struct sn_node *n)
     op->attr.random.col0 = (int32_t)sn_first_col(j, at, x.cols * slices);
 }
 
+/* Features of the samples of a micro-batch, which are whole on every rank; none is read where a node has no levels. */
+static struct sn_view features(const struct sn_emit *e, const struct sn_node *n)
+{
+    const struct sn_job *j = e->job;
+    if (n->attr.prompt.levels == 0)
+        return sn_no_view;
+    struct sn_view v = sn_view_rows(e->p, j->features, 0, sn_job_feature_rows(j));
+    v.index = SN_AT_MICRO;
+    v.stride = v.rows * v.cols;
+    return v;
+}
+
+static void lower_prompt(struct sn_emit *e, const struct sn_node *n)
+{
+    const struct sn_job *j = e->job;
+    struct sn_placement at = sn_region(j);
+    struct sn_view x = sn_take(e, n->in[0], at);
+    int y = sn_result(e, n, x.cols, at);
+    struct sn_op *op = sn_op_add(e->p, SN_OP_PROMPT, "%s", n->point);
+    op->in[SN_PROMPT_X] = x;
+    op->in[SN_PROMPT_W] = sn_weight(e, j->first_shard[n->param[0]]);
+    op->in[SN_PROMPT_F] = features(e, n);
+    op->out[SN_PROMPT_Y] = sn_view_all(e->p, y);
+    op->attr = sn_localised(e, n);
+    op->attr.position.row0 = sn_first_row(j, at);
+    op->at_row = e->row;
+}
+
 void sn_lower_vstage(struct sn_emit *e)
 {
     static lower_fn *const lower[SN_NNODES] = {
@@ -383,6 +411,7 @@ void sn_lower_vstage(struct sn_emit *e)
         [SN_NODE_ADAPT] = lower_adapt,
         [SN_NODE_ADD] = lower_add,
         [SN_NODE_DROPOUT] = lower_dropout,
+        [SN_NODE_PROMPT] = lower_prompt,
         [SN_NODE_HEAD_LOSS] = sn_lower_head,
         [SN_NODE_ROUTER] = sn_lower_router,
         [SN_NODE_EXPERTS] = sn_lower_experts,

@@ -106,6 +106,19 @@ int64_t sn_bytes_embed_grad(const struct sn_program *p, const struct sn_op *op)
            2 * rows->rows * rows->cols * width;
 }
 
+/* The rows that it fills, of which each reads or adds to the weights; the others are in their place. */
+int64_t sn_bytes_prompt(const struct sn_program *p, const struct sn_op *op)
+{
+    const struct sn_view *rows = &op->in[SN_PROMPT_X];
+    const struct sn_view *weight =
+        op->kind == SN_OP_PROMPT_DW ? &op->out[SN_PROMPT_DW_DW] : &op->in[SN_PROMPT_W];
+    const struct sn_position_attr *at = &op->attr.position;
+    int64_t samples = rows->rows * (at->context > 1 ? at->context : 1) / at->seq;
+    int64_t filled = (samples > 0 ? samples : 1) * op->attr.prompt.rows;
+    int64_t width = rows->cols * (int64_t)sn_dtype_size(p->bufs[rows->buf].dtype);
+    return filled * width + (op->kind == SN_OP_PROMPT_DX ? 0 : filled * view_bytes(p, weight));
+}
+
 /* Two short rows: that one is read and written is not worth a number of its own. */
 int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op)
 {

@@ -3,6 +3,8 @@
  * streams, and of classes of buffers and what memory is for (program.h).
  *
  * Operands stand in the order of kernels/ops.h; those of communication in that of program.h.
+ *
+ * Longer than 500 lines because it is one table.
  */
 #include "lib/program/build.h"
 
@@ -179,6 +181,20 @@ static const struct sn_op_row rows[SN_NKINDS] = {
         .in = {{"x"}, {"g", OPT}},
         .out = {{"y", 0, {TAKES(SN_NOISE_X), TAKES(SN_NOISE_ADDEND)}}},
         .gradient = sn_grad_dropout, .dx = SN_OP_JITTER},
+    [SN_OP_PROMPT] = { /* not by rows: which of them it fills, the positions say */
+        .in = {{"x"}, {"W"}, {"f", OPT}},
+        .out = {{"y", 0, {TAKES(SN_PROMPT_X)}}},
+        .gradient = sn_grad_prompt,
+        .repeat = SN_REPEAT_CHEAP,
+        .bytes = sn_bytes_prompt},
+    [SN_OP_PROMPT_DX] = {
+        .in = {{"dy"}},
+        .out = {{"dx", 0, {TAKES(SN_PROMPT_DX_DY)}}},
+        .bytes = sn_bytes_prompt},
+    [SN_OP_PROMPT_DW] = {
+        .in = {{"dy"}, {"f", OPT}},
+        .out = {{"dW", SUM}},
+        .bytes = sn_bytes_prompt},
     [SN_OP_CROSS_ENTROPY] = {
         .in = {{"logits"}, {"targets"}, {"parts", OPT}, {"sets", OPT}},
         .out = {{"dlogits", OPT, {TAKES(SN_CROSS_ENTROPY_LOGITS)}},

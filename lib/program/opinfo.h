@@ -143,6 +143,7 @@ double sn_flops_attention(const struct sn_op *op);
 double sn_flops_attention_dx(const struct sn_op *op);
 int64_t sn_bytes_embed(const struct sn_program *p, const struct sn_op *op);
 int64_t sn_bytes_embed_grad(const struct sn_program *p, const struct sn_op *op);
+int64_t sn_bytes_prompt(const struct sn_program *p, const struct sn_op *op);
 int64_t sn_bytes_balance(const struct sn_program *p, const struct sn_op *op);
 int64_t sn_bytes_encode(const struct sn_program *p, const struct sn_op *op);
 int64_t sn_bytes_decode(const struct sn_program *p, const struct sn_op *op);

@@ -117,7 +117,7 @@ enum sn_class {
     SN_CLASS_GRAD,  /* fp32, contiguous in the order in which backward finishes them */
     SN_CLASS_OPTIM, /* master weights (unless they are the weights), moments */
     SN_CLASS_PAST,  /* generate: keys and values of the tokens before, of each attention: not saved */
-    SN_CLASS_BATCH, /* token ids, targets and starts of every micro-batch of a step */
+    SN_CLASS_BATCH, /* token ids, targets, starts and features of every micro-batch of a step */
     SN_CLASS_COMM,  /* staging of collectives */
     SN_CLASS_SCALARS,
     SN_CLASS_CACHE, /* gathered weights, from a step's first micro-batch on: not saved */
@@ -356,6 +356,7 @@ struct sn_job {
     int *first_shard;     /* by parameter: its shards follow one another; -1: not on this rank */
     int *shard_of_bucket; /* numbers of shards, bucket after bucket */
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
+    int features;   /* of the samples of each micro-batch, whole on every rank (train.prompt); -1 */
     int sets;       /* which set of data each token is of; -1: nobody asks */
     bool scores;    /* sn_job_env */
     bool keeps_past, generates; /* sn_job_env */
@@ -463,6 +464,11 @@ void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
 static inline int64_t sn_job_starts(const struct sn_job *j)
 {
     return (int64_t)j->config->layout.micro_batch * j->config->model.seq;
+}
+/* Rows of features of the samples of a micro-batch. */
+static inline int64_t sn_job_feature_rows(const struct sn_job *j)
+{
+    return j->config->layout.micro_batch * sn_prompt_entry(&j->config->train.prompt);
 }
 /* The total of what is told. */
 void sn_memory_add_up(struct sn_memory_plan *m);

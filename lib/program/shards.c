@@ -302,6 +302,27 @@ static int later_use_first(const void *a, const void *b)
     return x->use.first != y->use.first ? y->use.first - x->use.first : x->param - y->param;
 }
 
+/* What modules share, only the first and the last have: the group of a tied embedding sums its gradients. */
+static enum sn_status check_shared(const struct sn_job *j, const struct order *order, int n,
+                                   struct sn_err *err)
+{
+    const struct sn_model *m = j->model;
+    int last = j->modules - 1;
+    for (int k = 0; k < n; k++)
+        for (int i = order[k].use.first; i >= 0 && i <= order[k].use.last; i++) {
+            int param = order[k].param, module = j->module_of_node[i];
+            int first = j->module_of_node[order[k].use.first];
+            bool uses = m->nodes[i].param[0] == param || m->nodes[i].param[1] == param;
+            if (uses && module != first && (first != 0 || module != last))
+                return sn_fail(err, SN_EINPUT,
+                               "%s is used by layers of several pipeline stages, which only the "
+                               "first and the last can share; want layout.pipeline: %s, or its "
+                               "layers in one stage",
+                               m->params[param].name, j->stages > 2 ? "2 or 1" : "1");
+        }
+    return SN_OK;
+}
+
 static void make_shards(struct sn_job *j, struct latest *l, const struct order *order, int n)
 {
     bool copies = j->group_size[SN_GROUP_KV] > 1;
@@ -376,12 +397,14 @@ enum sn_status sn_shards_create(struct sn_job *j, struct sn_err *err)
     for (int i = 0; i < n; i++)
         j->first_shard[i] = -1;
     find_uses(j, order);
+    enum sn_status st = check_shared(j, order, n, err);
     qsort(order, (size_t)n, sizeof(*order), later_use_first);
     make_shards(j, &latest, order, n);
     list_shards(j);
     close_buckets(j);
     sn_free(latest.bucket);
     sn_free(order);
+    SN_TRY(st);
     SN_TRY(sn_cache_assign(j, err));
     sn_deferred_assign(j);
     return check_tiles(j, err);

@@ -140,7 +140,10 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
-    j->starts = j->sets = -1;
+    j->starts = j->sets = j->features = -1;
+    if (j->config->train.prompt.rows > 0)
+        j->features = sn_buffer_add(p, SN_CLASS_BATCH, SN_F32, sn_job_feature_rows(j) * p->micros,
+                                    j->config->train.prompt.size, "features");
     if (sn_told_sets(&j->config->data) > 0)
         j->sets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "sets");
     int columns = sn_starts_columns(j->config);

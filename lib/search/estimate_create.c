@@ -42,6 +42,10 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     struct sn_config *c = &e->config;
     struct sn_model_config model = c->model;
     struct sn_train_config train = c->train;
+    if (sn_prompt_positions(&train.prompt) > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "train.prompt: a search estimates one layer for all, but prompts are in "
+                       "front of some; name the layout");
     if (!sn_layer_profile_stands_for_all(&train))
         return sn_fail(err, SN_EINPUT,
                        "train.lora.targets: a search estimates one layer for all, but a pattern "

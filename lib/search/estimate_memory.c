@@ -36,6 +36,12 @@ static int64_t starts_bytes(const struct sn_config *c, int micros)
     return sn_round_up(samples * c->model.seq * sn_starts_columns(c) * 4, 64);
 }
 
+static int64_t features_bytes(const struct sn_config *c, int micros)
+{
+    const struct sn_prompt_config *p = &c->train.prompt;
+    return sn_round_up((int64_t)c->layout.micro_batch * micros * sn_prompt_entry(p) * p->size * 4, 64);
+}
+
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros)
 {
     int64_t rows = sn_config_tokens(&e->config) * micros;
@@ -45,7 +51,9 @@ int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, 
     int sets = sn_told_sets(&e->config.data);
     int64_t agreed = load + sets > 0 ? sn_round_up(sn_agreed_words(&e->config) * 8, 64) : 0;
     int64_t per_token = sn_round_up(rows * 4, 64) * (sets > 0 ? 3 : 2);
-    return sn_round_up(per_token + starts_bytes(&e->config, micros), PAGE) +
+    return sn_round_up(per_token + starts_bytes(&e->config, micros) +
+                           features_bytes(&e->config, micros),
+                       PAGE) +
            sn_round_up(sn_round_up(sn_scalars_bytes(&e->config), 64) + sn_round_up(load * 4, 64) +
                            agreed,
                        PAGE) +

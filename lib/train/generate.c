@@ -270,10 +270,22 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
     return SN_OK;
 }
 
+enum sn_status sn_trainer_refuse_prompt(const struct sn_trainer *t, const char *what,
+                                        struct sn_err *err)
+{
+    if (sn_prompt_positions(&t->env.config->train.prompt) == 0)
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%s: %s puts no prompt (train.prompt) in front of a text yet; validation "
+                   "(train.eval_every) tells of what a run with prompts has learnt",
+                   t->env.config->path, what);
+}
+
 enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
                                         struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
+    SN_TRY(sn_trainer_refuse_prompt(t, "--generate", err));
     t->state.config_hash = 0; /* of course it was saved under other settings */
     t->state.tokenizer = *tokenizer;
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));

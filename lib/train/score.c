@@ -202,7 +202,9 @@ enum sn_status sn_trainer_score(struct sn_trainer *t, const struct sn_score_opti
     for (int g = 0; g < SN_NGROUPS; g++)
         if (t->job->same_loss >> g & 1u && t->job->group_index[g] > 0)
             s.counts = false;
-    enum sn_status st = score(&s, o, err);
+    enum sn_status st = sn_trainer_refuse_prompt(t, "--score", err);
+    if (st == SN_OK)
+        st = score(&s, o, err);
     sn_score_rows_fini(&s.rows);
     sn_score_set_fini(&s.set);
     sn_free(s.part);

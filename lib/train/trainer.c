@@ -44,7 +44,10 @@ struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_c
         .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
         .sets = t->job->sets < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->sets),
         .starts =
-            t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts)};
+            t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts),
+        .features = t->job->features < 0
+                        ? NULL
+                        : sn_exec_address(t->exec, &t->job->train, t->job->features)};
 }
 
 static enum sn_status build(struct sn_trainer *t, struct sn_err *err)

@@ -226,6 +226,9 @@ enum sn_status sn_trainer_open_data(struct sn_trainer *t, struct sn_err *err);
 
 /* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what
  * follows. */
+/* SN_EINPUT: the run has prompts (train.prompt), which `what` does not fill yet. */
+enum sn_status sn_trainer_refuse_prompt(const struct sn_trainer *t, const char *what,
+                                        struct sn_err *err);
 struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_corpus *corpus);
 enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err);
 

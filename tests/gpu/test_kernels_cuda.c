@@ -400,6 +400,37 @@ static void optimizer(struct kt *k, enum sn_op_kind kind)
     kt_out(k, 3, shape(type, 1, n), SN_WRITE);
 }
 
+/* Three rows of features of the second of two levels, behind a soft token; of a rank of a ring. */
+static void prompt(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t s = size(2048, 16), d = size(4096, 64), e = size(1024, 24);
+    k->a.attr.position = (struct sn_position_attr){.seq = 2 * s, .context = 2, .zigzag = true};
+    k->a.attr.prompt = (struct sn_prompt_attr){.first = 1, .rows = 3, .level = 1, .levels = 2};
+    struct sn_mat *x = kt_in(k, 0, shape(type, 2 * s, d));
+    if (kind == SN_OP_PROMPT)
+        kt_in(k, 1, shape(type, d, e));
+    if (kind != SN_OP_PROMPT_DX)
+        kt_in(k, kind == SN_OP_PROMPT ? 2 : 1, shape(SN_F32, 2 * 2 * 3, e));
+    if (kind == SN_OP_PROMPT_DW)
+        kt_out(k, 0, shape(SN_F32, d, e), SN_ADD);
+    else
+        kt_out(k, 0, shape(type, x->rows, d), SN_WRITE);
+}
+
+static void soft_tokens(struct kt *k, enum sn_op_kind kind)
+{
+    int64_t s = size(2048, 16), d = size(4096, 64);
+    k->a.attr.position.seq = s;
+    k->a.attr.prompt.rows = 3;
+    kt_in(k, 0, shape(type, 2 * s, d));
+    if (kind == SN_OP_PROMPT) {
+        kt_in(k, 1, shape(type, d, 3));
+        kt_out(k, 0, shape(type, 2 * s, d), SN_WRITE);
+    } else {
+        kt_out(k, 0, shape(SN_F32, d, 3), SN_WRITE);
+    }
+}
+
 static void sq_norm(struct kt *k, enum sn_op_kind kind)
 {
     (void)kind;
@@ -457,6 +488,11 @@ static const struct {
     {SN_OP_GATE_DX, "GATE_DX", gate, 1e-5},
     {SN_OP_DROPOUT, "DROPOUT", dropout, 1e-6},
     {SN_OP_JITTER, "JITTER", dropout, 1e-6},
+    {SN_OP_PROMPT, "PROMPT", prompt, 2e-6},
+    {SN_OP_PROMPT, "PROMPT of soft tokens", soft_tokens, 0},
+    {SN_OP_PROMPT_DX, "PROMPT_DX", prompt, 0},
+    {SN_OP_PROMPT_DW, "PROMPT_DW", prompt, 1e-6},
+    {SN_OP_PROMPT_DW, "PROMPT_DW of soft tokens", soft_tokens, 1e-6},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY", cross_entropy, 2e-5},
     {SN_OP_CROSS_ENTROPY, "CROSS_ENTROPY with a z-loss", cross_entropy_z, 2e-5},
     {SN_OP_CE_PART, "CE_PART", cross_entropy, 1e-5},

@@ -65,6 +65,7 @@ static const struct key defaults[] = {
     {TRAIN, "precision", NULL},
     {TRAIN, "freeze", NULL},
     {TRAIN, "lora", NULL},
+    {TRAIN, "prompt", NULL},
     {TRAIN, "optimizer", NULL},
     {LAYOUT, "data", "1"},
     {LAYOUT, "bucket", "20KiB"},

@@ -22,8 +22,24 @@ layout_tokens() { # prefix
             if ($i == 10) { document++; at = 0 }
         } }' |
         "$BUILD/bin/sennit-data" build --tokens --masked - --vocab 61 -o "$1-docs" --valid 0.2 >/dev/null
+    # A document a sample of 48 tokens, with features in front of it.
+    od -An -v -tu1 -w48 "$tmp/text" | sed 's/^ *//' >"$tmp/text-prompt"
+    layout_prompt "$1-prompt" <"$tmp/text-prompt" 1 200
+    layout_prompt "$1-prompt-valid" <"$tmp/text-prompt" 201 240
     cut -c 1-64 "$tmp/text" >"$tmp/text-b"
     "$BUILD/bin/sennit-data" build --text "$tmp/text-b" -o "$1-b" --valid 0.2 >/dev/null
+}
+
+# Documents FIRST .. LAST of those that come in, and PREFIX.npy with [4, 6] numbers of each: float16 of 1, -1, 0.5 and 2.
+layout_prompt() { # prefix first last
+    sed -n "$2,$3p" >"$tmp/documents"
+    "$BUILD/bin/sennit-data" build --tokens "$tmp/documents" -o "$1" --vocab 61 >/dev/null
+    {
+        printf '\223NUMPY\001\000\166\000'
+        printf '%-117s\n' "{'descr': '<f2', 'fortran_order': False, 'shape': ($(($3 - $2 + 1)), 4, 6), }"
+        awk '{ for (i = 1; i <= 24; i++) printf "z%s", substr("abcd", ($i + $(49 - i)) % 4 + 1, 1) }' "$tmp/documents" |
+            tr 'zabcd' '\000\074\274\070\100'
+    } >"$1.npy"
 }
 
 # What tests/equiv/compress has of a kind: "KIND LINE"; ranks as threads run all of it, so those marked smoke do, unless ALL.
@@ -55,7 +71,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|prefix|curriculum|precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
+            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|prefix|curriculum|precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -100,7 +116,7 @@ layout_file() { # line path output
                 section = "model"
             if (key ~ /^(documents|loss|prefix|curriculum)$/)
                 section = "data"
-            if (key ~ /^(precision|freeze|lora|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup)$/)
+            if (key ~ /^(precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup)$/)
                 section = "train"
             value = substr($i, at + 1)
             put(section, key, key == "optimizer" ? "{kind: " value ", lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}" : value)
@@ -113,7 +129,9 @@ layout_file() { # line path output
             print "data: {train: [{path: " tok ", weight: 1}, {path: " tok "-b, weight: " apart["blend"] ", valid: " tok "-b-valid}], " \
                 "valid: " tok "-valid, phases: [{from_step: " steps / 2 + 1 ", weights: {tok: 0.3, tok-b: 0.7}}]}"
         else {
-            if (order["data"] != "")
+            if (("train", "prompt") in text)
+                tok = tok "-prompt"
+            else if (order["data"] != "")
                 tok = tok "-docs"
             put("data", "train", tok); put("data", "valid", tok "-valid")
             show("data")

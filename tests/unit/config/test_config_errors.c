@@ -461,6 +461,40 @@ static const struct {
     {MODEL "}\n" TRAIN ", sparse: {targets: ['a']}}\nlayout: {data: 2, zero: 1, compress: {zero: int8}}\n",
      "run.yaml:2:57: train.sparse.targets: keeps zeros, of which codecs of weights "
      "(layout.compress.zero) other than mpc and bf16 may make other values; want one of them, or none"},
+    /* prompts */
+    {MODEL "}\n" TRAIN ", prompt: {layers: [0]}}\n",
+     "run.yaml:2:47: train.prompt: has no effect without positions; want train.prompt.soft or "
+     "train.prompt.rows, such as 1"},
+    {MODEL "}\n" TRAIN ", prompt: {rows: 2}}\n",
+     "run.yaml:2:47: train.prompt: has rows: 2 of size: 0; want both, or soft tokens alone"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 2, levels: true}}\n",
+     "run.yaml:2:65: train.prompt.levels: has no effect without features; leave it out"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 9999}}\n",
+     "run.yaml:2:47: train.prompt: fills 9999 positions of a sample of model.seq: 128; want fewer"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1, layers: [0, 77]}}\n",
+     "run.yaml:2:65: train.prompt.layers: 77 is no layer of model.layers: 4; want 0 .. 3"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1, layers: [1, 0]}}\n",
+     "run.yaml:2:65: train.prompt.layers: 0 behind 1; want each more than the one before"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}, freeze: ['a']}\n",
+     "run.yaml:2:66: train.freeze: has no effect beside train.prompt, which freezes all but prompts "
+     "and adapters; leave it out"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}, sparse: {targets: ['a']}}\n",
+     "run.yaml:2:76: train.sparse.targets: has no effect beside train.prompt, which freezes all but "
+     "prompts and adapters; leave one of the two out"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}, mup: {base_width: 4}}\n",
+     "run.yaml:2:63: train.mup: says nothing of prompts; leave train.prompt or it out"},
+    {MODEL ", share_layers: 2}\n" TRAIN ", prompt: {soft: 1}}\n",
+     "run.yaml:2:47: train.prompt: with model.share_layers is not built yet; want 1"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\nrun: {bits: all}\n",
+     "run.yaml:2:47: train.prompt: with run.bits: all is not built yet; set run.bits: layout"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\ndata: {curriculum: {lengths: [2], until: [1]}}\n",
+     "run.yaml:3:20: data.curriculum: cuts samples into pieces that do not see their prompt; leave it "
+     "out, or train.prompt"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\nlayout: {tensor: 2, tensor_pieces: 2, overlap: auto}\n",
+     "run.yaml:3:36: layout.tensor_pieces: deals out positions anew with sequence_parallel, which "
+     "train.prompt does not follow yet; set 1"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\ndata: {prefix: prompt, documents: apart, loss: mask}\n",
+     "run.yaml:3:16: data.prefix: with train.prompt is not built yet; leave one of the two out"},
     /* groups of parameters */
     {MODEL "}\n" TRAIN ", groups: {names: ['a', 'b'], lr: [1]}}\n",
      "run.yaml:2:71: train.groups.lr: 1 numbers of 2 groups; want one for each of "
