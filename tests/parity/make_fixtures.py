@@ -6,6 +6,7 @@ For each tiny model below this writes tests/parity/fixtures/NAME/:
   model.safetensors   the weights, float32, with the field's (HF) names and layouts
   data.bin, data.idx  tokens in Megatron's indexed format, several documents
   data.mask           llama-prefix alone: which tokens count (lib/data/mask.h)
+  data.npy            llama-prompt alone: features of each document, which is one sample
   own.safetensors     where there are any, weights for which the field has no name: sennit's names
   after.safetensors   of some, the trained weights after 3 steps
   names5.safetensors  mixtral alone: the same weights with the names of transformers 5
@@ -49,6 +50,9 @@ Conventions under test (kernels/ops.h, docs/DATA.md):
   router   sparsemixer: GRIN's Algorithm 1, drawn by Philox4x32-10: kernels/mixer.h
            dense: every expert on every token, times the softmax of all logits; aux_loss weighs minus
            the mutual information H(mean p) - mean H(p) of tokens and experts
+  prompt   positions 0 .. soft - 1 of what enters a layer of `layers` are columns of its own [hidden, soft], the `rows`
+           behind them features of the sample times one projection [hidden, size]; each layer has its rows of an
+           entry. No target is the token of such a position, of this sample or of the next
   shared   experts: one feed-forward part of `shared` times the width for every token, without weight
 """
 import argparse
@@ -109,6 +113,9 @@ CASES = {
                          seq=20, tied=False, seed=1818,
                          train=dict(groups='{names: ["embed.*", "layers.1.ffn.*", "*norm*"], '
                                            'lr: [0.2, 2.5, 1.0], weight_decay: [0.0, 0.3, 0.05]}')),
+    # soft tokens and features in front of two layers; they and their projection alone are trained
+    "llama-prompt": dict(BASE, family="llama", layers=3, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61, seq=20,
+                         tied=False, seed=1919, prompt=dict(soft=2, rows=2, size=5, levels=True, layers=[0, 2])),
     # llama with biases of q, k and v
     "qwen2": dict(BASE, family="qwen2", layers=2, hidden=32, heads=4, kv_heads=2, ffn=48, vocab=89,
                   seq=28, tied=True, rope_theta=1000000.0, norm_eps=1e-6, seed=1414),
@@ -230,6 +237,9 @@ def shapes(c):
             for e in range(c["experts"]["count"]):
                 s |= {p + f"experts.{e}.w1.weight": (f, d), p + f"experts.{e}.w3.weight": (f, d),
                       p + f"experts.{e}.w2.weight": (d, f)}
+        if "prompt" in c:
+            s |= {f"layers.{i}.prompt.soft": (d, c["prompt"]["soft"]) for i in c["prompt"]["layers"]}
+            s["prompt.projection"] = (d, c["prompt"]["size"])
         s["model.norm.weight"] = (d,)
         if not c["tied"]:
             s["lm_head.weight"] = (v, d)
@@ -237,7 +247,7 @@ def shapes(c):
 
 
 def is_own(name):
-    return name.startswith("layers.")
+    return name.startswith(("layers.", "prompt."))
 
 
 def is_norm(name):
@@ -550,7 +560,25 @@ def experts(w, layer, c, a, extra):
     return y
 
 
-def llama_logits(w, c, ids, extra=None):
+def features(c, documents):
+    """[documents, rows of all levels, size], as float32 has them."""
+    p, rng = c["prompt"], random.Random(f"{c['seed']} features")
+    shape = (documents, p["rows"] * len(p["layers"]), p["size"])
+    return torch.tensor([rng.gauss(0, 1) for _ in range(math.prod(shape))]).float().double().reshape(shape)
+
+
+def prompted(w, c, x, i, first):
+    """What enters layer i, of samples from `first` on."""
+    p = c["prompt"]
+    if i not in p["layers"]:
+        return x
+    level, n = p["layers"].index(i) * p["rows"], len(x)
+    f = features(c, first + n)[first:, level:level + p["rows"]].to(x.dtype)
+    soft = w[f"layers.{i}.prompt.soft"].T.expand(n, -1, -1)
+    return torch.cat((soft, f @ w["prompt.projection"].T, x[:, p["soft"] + p["rows"]:]), 1)
+
+
+def llama_logits(w, c, ids, extra=None, first=0):
     b, s = ids.shape
     h, g = c["heads"], c["kv_heads"]
     hd = c["hidden"] // h
@@ -558,6 +586,7 @@ def llama_logits(w, c, ids, extra=None):
     x = w["model.embed_tokens.weight"][ids]
     for i in range(c["layers"]):
         p = f"model.layers.{i - i % c['share_layers']}."
+        x = prompted(w, c, x, i, first) if "prompt" in c else x
         a = rmsnorm(x, w[p + "input_layernorm.weight"], eps)
         q, k, v = (a @ w[f"{p}self_attn.{n}_proj.weight"].T for n in "qkv")
         if c["family"] == "qwen2":
@@ -585,7 +614,9 @@ def mean_loss(w, c, batch, step):
     """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], what else is
     minimised, and what experts got by the name of their router's bias."""
     target, counts = batch[:, 1:, None], {}
-    if c["family"] != "mixtral":
+    if "prompt" in c:
+        logits, extra = llama_logits(w, c, batch[:, :-1], None, (step - 1) * GLOBAL_BATCH), 0.0
+    elif c["family"] != "mixtral":
         logits, extra = LOGITS[c["family"]](w, c, batch[:, :-1]), 0.0
     else:
         parts, extras = [], []
@@ -596,6 +627,8 @@ def mean_loss(w, c, batch, step):
         logits, extra = torch.cat(parts), sum(x[0] for x in extras) / len(extras)
     lse = torch.logsumexp(logits, -1)
     losses = lse - logits.gather(-1, target)[..., 0]
+    if "prompt" in c:
+        losses = losses[:, c["prompt"]["soft"] + c["prompt"]["rows"] - 1:-1]
     loss = losses[c["counts"]].mean() if "counts" in c else losses.mean()
     extra = extra + c.get("train", {}).get("z_loss", 0.0) * (lse * lse).mean()
     return loss, extra, counts
@@ -613,6 +646,8 @@ def make_documents(c):
     while len(tokens) < total:
         tokens.append(rng.randrange(v) if rng.random() < 1 / 3 else (5 * tokens[-1] + 7) % v)
     docs = []
+    if "prompt" in c:
+        return [tokens[i:i + c["seq"]] for i in range(0, len(tokens), c["seq"])]
     while tokens:
         n = rng.randrange(*c.get("lengths", (20, 400)))
         docs.append(tokens[:n])
@@ -666,7 +701,8 @@ def train(c, weights, flat, dtype):
     w = {n: t.to(dtype).clone() for n, t in weights.items()}
     trained = {n: t for n, t in w.items()
                if not n.endswith("router.bias") and
-               not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"])}
+               not any(fnmatch.fnmatchcase(n, FROZEN[f]) for f in c["freeze"]) and
+               ("prompt" not in c or is_own(n))}
     for t in trained.values():
         t.requires_grad_(True)
     groups = {}
@@ -759,6 +795,14 @@ def write_mask(path, counts):
         f.write(b"SNTMASK\0" + struct.pack("<QQQ", 1, len(counts), sum(map(int, counts))) + bytes(bits))
 
 
+def write_npy(path, x):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {tuple(x.shape)}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+        f.write(struct.pack(f"<{x.numel()}f", *x.flatten().tolist()))
+
+
 def run_file(name, c):
     at = f"tests/parity/fixtures/{name}"
     theta = f"  rope_theta: {c['rope_theta']}\n" if c["family"] != "gpt2" else ""
@@ -774,6 +818,8 @@ def run_file(name, c):
     more = c.get("train", {})
     schedule = more.get("schedule", f"{{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}")
     rest = "".join(f"  {k}: {v}\n" for k, v in more.items() if k not in ("schedule",))
+    if "prompt" in c:
+        rest += f"  prompt: {json.dumps(c['prompt'])}\n"
     return f"""# Written by tests/parity/make_fixtures.py; the numbers to meet are in expected.json.
 run: {{name: parity-{name}, seed: {RUN_SEED}, output: build/parity/{name}, backend: cpu}}
 model:
@@ -986,7 +1032,7 @@ def main():
         e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
         if a.check:
             ok &= check(name, e, r, weights)
-        if a.check_transformers and c["family"] != "mixtral" and "window" not in c:  # its losses are defined otherwise
+        if a.check_transformers and c["family"] != "mixtral" and not c.keys() & {"window", "prompt"}:  # its losses are defined otherwise
             ok &= check_transformers(name, c, weights, r, batch_of_step(flat, c, 1))
         if a.check or a.check_transformers:
             continue
@@ -1005,6 +1051,8 @@ def main():
         write_dataset(os.path.join(at, "data"), docs)
         if "prompts" in c:
             write_mask(os.path.join(at, "data.mask"), c["told"][0].tolist())
+        if "prompt" in c:
+            write_npy(os.path.join(at, "data.npy"), features(c, len(docs)))
         with open(os.path.join(at, "run.yaml"), "w") as f:
             f.write(run_file(name, c))
         write_json(os.path.join(at, "expected.json"), e)

@@ -10,7 +10,7 @@
  *   biases of routers         after 20 steps, 1e-6
  *   routers' balancing losses 1e-5 relative
  * Those that end in -theirs are by transformers' own classes, from its own files; of routers with its
- * balancing loss: config.json says its weight (make_theirs.py). What the field has no name for (shared experts, biases) is in
+ * balancing loss: config.json says its weight (make_theirs.py). What the field has no name for (shared experts, biases, prompts) is in
  * own.safetensors, by our names.
  */
 #include "checkpoint/format/safetensors.h"
@@ -354,6 +354,7 @@ int main(int argc, char **argv)
                                         "llama-mup",
                                         "llama-sparse",
                                         "llama-sparse-2-4",
+                                        "llama-prompt",
                                         "mixtral",
                                         "mixtral-capacity",
                                         "mixtral-bias",
