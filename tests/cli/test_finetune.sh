@@ -28,7 +28,7 @@ cp "$here/docs/BITS.md" held.txt
 "$bin/sennit-data" tokenize my.txt --tokenizer "$tokenizer" --out first --documents paragraphs >first.out
 cat >base.yaml <<YAML
 run: {name: base, output: base, seed: 5, threads: 1}
-model: {family: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, vocab: 512, seq: 32}
+model: {family: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, vocab: 512, seq: 32, init_std: 0.2}
 data: {train: first/tokens}
 train: {steps: 30, global_batch: 8, optimizer: {lr: 3.0e-3}}
 layout: {micro_batch: 8}
@@ -40,6 +40,23 @@ mkdir hub
 run "$bin/sennit-convert" base/ckpt hub/base --to safetensors
 cp "$tokenizer" hub/base/tokenizer.json
 cp "$here/tests/unit/fixtures/chat/chatml.jinja" hub/base/chat_template.jinja
+# Captions of four kinds: four words behind two places, then what fills a sample of 32. Of each the features: one of 8 numbers is
+# 1, in the second of two rows another one.
+captions() { # prefix documents
+    awk -v n="$2" 'BEGIN { for (d = 0; d < n; d++) {
+        printf "0 0"
+        for (i = 0; i < 4; i++) printf " %d", 100 + (d * 7 % 4) * 31 + i * 5
+        for (i = 6; i < 32; i++) printf " -0"
+        print "" } print "-0" }' >"$1.txt"
+    {
+        printf '\223NUMPY\001\000\166\000'
+        printf '%-117s\n' "{'descr': '<f2', 'fortran_order': False, 'shape': ($2, 2, 8), }"
+        awk -v n="$2" 'BEGIN { for (d = 0; d < n; d++) for (i = 0; i < 16; i++)
+            printf "z%s", i % 8 == (d * 7 % 4 + (i > 7 ? 3 : 0)) ? "a" : "z" }' | tr 'za' '\000\074'
+    } >"$1.npy"
+}
+captions captions 64
+captions held-captions 24
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >chats.jsonl
 
 # The page: blocks of YAML are files, indented lines of commands are run in their order.
@@ -47,7 +64,7 @@ awk '/^```(yaml|json)/ { getline name; sub(/^# /, "", name); inside = 1; next }
      /^```/ { inside = 0 }
      inside { print > name }
      /^    (sennit-|cp )/ { sub(/ +#.*/, ""); print > "commands" }' "$here/docs/FINETUNE.md"
-for f in lora.yaml tune.yaml; do
+for f in lora.yaml tune.yaml alm.yaml; do
     sed -e 's/steps: 200/steps: 40/' -e 's/warmup: 20/warmup: 4/' -e 's/: 100$/: 20/' -e 's/every: 100}/every: 20}/' "$f" >"$f.small"
     mv "$f.small" "$f"
 done
@@ -63,9 +80,9 @@ while read -r line; do
     sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
     esac
 done <commands
-is "commands of the page" "$(wc -l <commands | tr -d ' ')" 14
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 18
 ok "the tokenizer goes along with the merged weights" cmp hub/base/tokenizer.json hub/merged/tokenizer.json
-is "files of the page" "$(ls lora.yaml tune.yaml | wc -l | tr -d ' ')" 2
+is "files of the page" "$(ls lora.yaml tune.yaml alm.yaml | wc -l | tr -d ' ')" 3
 
 metric loss runs/lora/metrics.jsonl >losses
 metric val_loss runs/lora/metrics.jsonl >losses
@@ -128,4 +145,60 @@ like "nor anything to merge" "$err" 'has no adapters to merge; leave --merge out
 sed 's/alpha: 32/alpha: 64/' lora.yaml >other.yaml
 run "$bin/sennit-train" other.yaml
 like "another alpha does not go on" "$err" 'its adapters were trained with alpha / rank 2, but train.lora has 4'
+
+# Features tell what follows: with all of them 0 it is one of four.
+for f in captions held-captions; do
+    for part in bin idx mask; do cp "$f.$part" "blind-$f.$part"; done
+    { head -c 128 "$f.npy" && head -c $(($(wc -c <"$f.npy") - 128)) /dev/zero; } >"blind-$f.npy"
+done
+sed -e 's#train: captions, valid: held#train: blind-captions, valid: blind-held#' -e 's#runs/alm#runs/blind#' alm.yaml >blind.yaml
+run "$bin/sennit-train" blind.yaml
+is "trains with features that say nothing" "$rc" 0
+told=$(metric val_loss runs/alm/metrics.jsonl | tail -n 1) blind=$(metric val_loss runs/blind/metrics.jsonl | tail -n 1)
+ok "held captions are told by their features (loss $told, without them $blind)" \
+    awk -v a="$told" -v b="$blind" 'BEGIN { exit !(a > 0 && a < b - 1) }'
+run "$bin/sennit-plan" alm.yaml --json
+used=$(grep '"loss"' runs/alm/metrics.jsonl | head -n 1 | grep -o '"memory_bytes": {[^}]*}')
+is "memory as planned" "$(printf '%s' "$out" | grep -o '"memory_bytes": {[^}]*}' | head -n 1)" "$used"
+sed 's/layout: {/layout: {tensor: 2, context: 2, /' alm.yaml >wide.yaml
+run "$bin/sennit-convert" runs/alm/ckpt wide --layout wide.yaml
+is "prompts for four ranks" "$rc" 0
+run "$bin/sennit-convert" --diff wide runs/alm/ckpt
+is "which are the same prompts" "$rc" 0
+run "$bin/sennit-convert" runs/alm/ckpt wide2 --layout two.yaml
+like "not for a layout that knows of none" "$err" "has prompts, of which the layout file says nothing; give it the run's train.prompt\$"
+run "$bin/sennit-convert" runs/alm/ckpt hub/prompt --to safetensors
+like "the field has no names for them" "$err" "has prompts \(train.prompt\), which the field's files have no names for"
+run "$bin/sennit-train" alm.yaml --generate 'a'
+like "a text has no features yet" "$err" 'alm.yaml: --generate puts no prompt \(train.prompt\) in front of a text yet'
+run "$bin/sennit-plan" search alm.yaml --gpus 2
+like "nor has a search layers that are all alike" "$err" 'train.prompt: a search estimates one layer for all'
+
+cat >three.yaml <<YAML
+model: {family: llama, layers: 3, hidden: 64, heads: 4, ffn: 96, vocab: 512, seq: 32}
+train: {steps: 1, global_batch: 4, prompt: {rows: 1, size: 8, layers: [0, 1]}}
+layout: {pipeline: 3, micro_batch: 1}
+YAML
+run "$bin/sennit-plan" three.yaml --json
+like "one projection is in no three stages" "$err" 'prompt.projection is used by layers of several pipeline stages, which only the first and the last can share; want layout.pipeline: 2 or 1, or its layers in one stage$'
+run "$bin/sennit-data" shuffle captions -o shuffled
+like "documents keep their order, which features have" "$err" 'captions.npy: features are of documents in their order, which would change; build tokens and features anew'
+
+# Features of others are refused.
+refused() { # what sentence
+    run "$bin/sennit-train" blind.yaml
+    is "$1" "$rc" 2
+    like "$1: why" "$err" "$2"
+}
+captions blind-captions 63
+refused "an entry is missing" 'blind-captions.npy: features of 63 documents, but its token file has 65, 64 of them samples; want an entry for each document$'
+captions blind-captions 64
+sed -i.bak 's/size: 8/size: 4/' blind.yaml
+refused "another shape" 'blind-captions.npy: its shape is \(64, 2, 8\); train.prompt wants \(entries, 2, 4\)$'
+mv blind.yaml.bak blind.yaml
+sed 's/ -0$//' captions.txt >short.txt
+"$bin/sennit-data" build --tokens short.txt --masked -o blind-captions >/dev/null
+refused "documents are no samples" 'blind-captions.bin: document 1 begins at token 31; with train.prompt each document is a sample of model.seq: 32 tokens'
+rm blind-captions.npy
+refused "no features" 'blind-captions.npy: .*train.prompt.rows reads what numpy.save\(PREFIX.npy\) wrote'
 tap_done
