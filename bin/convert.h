@@ -30,6 +30,7 @@ struct sn_convert_line {
     const char *beside; /* --beside: a directory of the field's; NULL: none */
     int dtype;          /* enum sn_dtype; -1: that of the source */
     int grow;           /* 0: not */
+    int mtp; /* --mtp: blocks for multi-token prediction that stay, or are taken; -1: not said */
     int upcycle, top_k; /* experts, 0: not; of a token */
     double noise;
     bool delink, fresh, json;

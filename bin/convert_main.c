@@ -37,6 +37,8 @@ static const char usage[] =
     "  --grow Nx            every width times N, the model's function unchanged\n"
     "  --noise X            of --grow: how far copies are apart (default 0.3, 0: equal)\n"
     "  --delink             layers that share weights get their own\n"
+    "  --mtp N              so many blocks for multi-token prediction stay; with --from: are taken\n"
+    "                       (default: all; with --from: none)\n"
     "  --upcycle E          a dense llama becomes a mixtral of E equal experts\n"
     "  --top-k K            of --upcycle: experts of a token (default 2)\n"
     "  --shard-size SIZE    of --to: the most of one file (default 5GB)\n"
@@ -67,6 +69,7 @@ enum {
     EMA,
     SPARSE,
     TARGETS,
+    MTP,
     UPCYCLE,
     TOP_K,
     SHARD_SIZE,
@@ -202,6 +205,8 @@ static enum sn_status parse_option(int code, char **argv, struct options *o, str
         return parse_sparse(&l->prune, err);
     case TARGETS:
         return parse_targets(&l->prune, err);
+    case MTP:
+        return parse_experts("--mtp", 0, &l->mtp, err);
     case UPCYCLE:
         return parse_experts("--upcycle", 2, &l->upcycle, err);
     case TOP_K:
@@ -253,9 +258,9 @@ static enum sn_status check_options(const struct options *o, const struct option
     static const unsigned allowed[] = {
         [SN_CONVERT_LAYOUT] = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) |
                               BIT(DELINK) | BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(TARGETS) |
-                              BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
+                              BIT(MTP) | BIT(UPCYCLE) | BIT(TOP_K) | BIT(MEMORY) | BIT(FRESH) | BIT(JSON),
         [SN_CONVERT_EXPORT] = BIT(TO) | BIT(DTYPE) | BIT(GROW) | BIT(NOISE) | BIT(DELINK) |
-                              BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(TARGETS) | BIT(UPCYCLE) |
+                              BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(TARGETS) | BIT(MTP) | BIT(UPCYCLE) |
                               BIT(TOP_K) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE) |
                               BIT(MEMORY) | BIT(JSON),
         [SN_CONVERT_INSPECT] = BIT(INSPECT) | BIT(JSON),
@@ -267,7 +272,7 @@ static enum sn_status check_options(const struct options *o, const struct option
                                        [SN_CONVERT_VERIFY] = "--verify",
                                        [SN_CONVERT_DIFF] = "--diff"};
     static const unsigned change = BIT(LAYOUT) | BIT(FROM) | BIT(DTYPE) | BIT(GROW) | BIT(DELINK) |
-                                   BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(UPCYCLE);
+                                   BIT(MERGE) | BIT(EMA) | BIT(SPARSE) | BIT(MTP) | BIT(UPCYCLE);
     enum sn_convert_mode mode = o->line.mode;
     for (int i = 0; names[i].name; i++)
         if (o->given & ~allowed[mode] & BIT(names[i].val))
@@ -277,7 +282,7 @@ static enum sn_status check_options(const struct options *o, const struct option
         return sn_fail(
             err, SN_EINPUT,
             "sennit-convert: nothing to do; want SRC and DST with one of --layout, --to, "
-            "--from, --dtype, --grow, --delink, --merge, --ema, --sparse, --upcycle");
+            "--from, --dtype, --grow, --delink, --merge, --ema, --sparse, --mtp, --upcycle");
     if (!(o->given & BIT(SPARSE)) != !(o->given & BIT(TARGETS)))
         return sn_fail(
             err, SN_EINPUT,
@@ -286,7 +291,7 @@ static enum sn_status check_options(const struct options *o, const struct option
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
     static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(SPARSE) |
-                                       BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
+                                       BIT(MTP) | BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
     for (int i = 0; o->line.is_peft && names[i].name; i++)
         if (o->given & of_weights & BIT(names[i].val))
             return sn_fail(err, SN_EINPUT, "--%s does not go with --to peft; leave it out",
@@ -326,6 +331,7 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                           {"ema", no_argument, NULL, EMA},
                                           {"sparse", required_argument, NULL, SPARSE},
                                           {"targets", required_argument, NULL, TARGETS},
+                                          {"mtp", required_argument, NULL, MTP},
                                           {"upcycle", required_argument, NULL, UPCYCLE},
                                           {"top-k", required_argument, NULL, TOP_K},
                                           {"shard-size", required_argument, NULL, SHARD_SIZE},
@@ -344,7 +350,8 @@ static enum sn_status parse_line(int argc, char **argv, struct options *o, struc
                                    .shard_bytes = INT64_C(5000000000),
                                    .noise = SN_GROW_NOISE,
                                    .top_k = 2,
-                                   .dtype = -1}};
+                                   .dtype = -1,
+                                   .mtp = -1}};
     for (int code; (code = getopt_long(argc, argv, ":", names, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, o, err));
     if (o->help || o->version)

@@ -23,10 +23,13 @@ enum { PATH_SHOWN = 1024 };
 
 /* --- the source ------------------------------------------------------------------------------ */
 
-static enum sn_status open_foreign(struct sn_source *out, const char *path, struct sn_err *err)
+/* The files say how many blocks for multi-token prediction a model may have, not whether they are there. */
+static enum sn_status open_foreign(struct sn_source *out, const char *path, int mtp,
+                                   struct sn_err *err)
 {
     struct sn_model_config m;
     SN_TRY(sn_hf_load_model(&m, path, err));
+    m.mtp = mtp > 0 ? mtp : 0;
     return sn_source_open_safetensors(out, path, &m, err);
 }
 
@@ -36,11 +39,15 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
 {
     struct sn_source s, changed;
     int dropped;
-    SN_TRY(l->is_foreign ? open_foreign(&s, l->src, err)
+    SN_TRY(l->is_foreign ? open_foreign(&s, l->src, l->mtp, err)
                          : sn_source_open_checkpoint(&s, l->src, err));
     enum sn_status st = SN_OK;
     if (l->ema) {
         st = sn_source_average(&changed, &s, err);
+        s = st == SN_OK ? changed : s;
+    }
+    if (st == SN_OK && !l->is_foreign && l->mtp >= 0) {
+        st = sn_source_further(&changed, &s, l->mtp, err);
         s = st == SN_OK ? changed : s;
     }
     if (st == SN_OK && l->merge) {

@@ -63,6 +63,7 @@ struct sn_vocab_attr {
     float cap;     /* of logits z, in whose place are cap tanh(z / cap); 0: none */
     int32_t sets;  /* CROSS_ENTROPY: of data, that rows are of; AGREE: whose losses are agreed on, too */
     float z_loss;  /* CROSS_ENTROPY: weight of lse^2; AGREE: not 0: its sum is agreed on, too */
+    float weight;  /* CROSS_ENTROPY: of a loss beside the model's; 0: it is that. AGREE: as z_loss */
 };
 
 struct sn_random_attr { /* DROPOUT, JITTER, ATTENTION, ROUTE, ENCODE */

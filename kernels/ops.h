@@ -154,6 +154,8 @@
  *               over all of them, row_loss that of the whole row on every rank
  *               vocab.cap > 0: cap tanh(z / cap) stands for each logit z, and dlogits are of z
  *               A row whose target is SN_NO_TARGET only fills the batch: loss 0, dlogits 0
+ *               vocab.weight > 0: of another loss than the model's: dlogits are times it, and the losses,
+ *               without it, are added to scalars.beside_sum in place of loss_sum
  *               out 2 row_z[R,1] f32 = lse^2? with attr z_loss, which adds z_loss lse^2 to a row's
  *               loss as dlogits has it: (softmax (1 + 2 z_loss lse) - onehot) ...; adds the R
  *               row_z in row order to scalars.head_z_sum

@@ -36,7 +36,9 @@ enum sn_agree {
     /* where sums are exact, behind all else: */
     SN_NAGREE_EXACT = 4, /* scalars.sq_exact */
     /* with train.z_loss, before both: */
-    SN_NAGREE_HEAD_Z = 1 /* scalars.head_z_sum */
+    SN_NAGREE_HEAD_Z = 1, /* scalars.head_z_sum */
+    /* with model.mtp, before all of these: */
+    SN_NAGREE_BESIDE = 1 /* scalars.beside_sum */
 };
 
 struct sn_scalars {
@@ -56,6 +58,7 @@ struct sn_scalars {
     double loss_sum;           /* sum of token cross-entropies of this rank (then of all ranks) */
     double balance_sum, z_sum; /* of routers, over tokens and layers (then of all ranks) */
     double head_z_sum;         /* of squares of the logits' log-sum-exp, likewise */
+    double beside_sum;         /* of cross-entropies with a weight of their own, likewise */
     double sq_norm;            /* sum of squares of the (still scaled) gradients */
     /* the same where it is exact: 32 bits each of a number of 128 bits, in units of 2^-92, the lowest
      * first; not carried on, so that ranks add theirs up exactly */
@@ -72,7 +75,8 @@ struct sn_scalars {
     int64_t scale_age;  /* updates since the loss scale last changed */
     int64_t skipped;    /* steps skipped for overflow so far */
     /* agreed by the step-end all-reduce: sums over ranks */
-    double agree[SN_NAGREE + SN_NAGREE_HEAD_Z + SN_NAGREE_CODED + SN_NAGREE_EXACT];
+    double agree[SN_NAGREE + SN_NAGREE_BESIDE + SN_NAGREE_HEAD_Z + SN_NAGREE_CODED +
+                 SN_NAGREE_EXACT];
 };
 
 /* Behind the block, where losses are told by set of data: the sum of each set's (then of all ranks'). The

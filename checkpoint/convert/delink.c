@@ -11,32 +11,14 @@
 #include "checkpoint/store/model_text.h"
 #include "lib/base/mem.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-static const char prefix[] = "layers.";
-
-/* The number in "layers.12.attn.q.weight" and what follows it; -1 for a tensor of no layer. */
-static int layer_of(const char *name, const char **rest)
-{
-    size_t before = strlen(prefix);
-    if (strncmp(name, prefix, before) != 0)
-        return -1;
-    size_t digits = strspn(name + before, "0123456789");
-    if (digits < 1 || digits > 6)
-        return -1;
-    *rest = name + before + digits;
-    return (int)strtol(name + before, NULL, 10);
-}
-
 /* Tensor `from`, once for every layer that uses it. */
 static enum sn_status add(struct sn_tiled *t, const struct sn_source *inner, int from,
                           const struct sn_model_config *m, struct sn_err *err)
 {
     const char *name = inner->tensors[from].name, *rest = "";
     struct sn_tensor_tile same = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
-    int first = layer_of(name, &rest);
-    if (first < 0)
+    int first = sn_tile_layer(name, &rest);
+    if (first < 0 || (first >= m->layers && first < sn_model_blocks(m)))
         return sn_tiled_add(t, name, same, err);
     if (first >= m->layers || first % m->share_layers != 0)
         return sn_fail(
@@ -45,7 +27,7 @@ static enum sn_status add(struct sn_tiled *t, const struct sn_source *inner, int
             "share theirs",
             inner->name, name, m->layers, m->share_layers);
     for (int l = first; l < first + m->share_layers; l++) {
-        char *own = sn_format("%s%d%s", prefix, l, rest);
+        char *own = sn_format("layers.%d%s", l, rest);
         enum sn_status st =
             own ? sn_tiled_add(t, own, same, err)
                 : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", inner->name);

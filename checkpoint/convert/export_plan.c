@@ -65,6 +65,12 @@ static const struct sn_hf_rule *written_by(const struct planner *p, const struct
     return r;
 }
 
+/* The layer whose weights a layer has. */
+static int owner(const struct sn_model_config *m, int layer)
+{
+    return layer < m->layers ? layer - layer % m->share_layers : layer;
+}
+
 /* The tensor of theirs that begins with rule r, for one layer and expert. Layers that share weights
  * are written each: the field knows no sharing. */
 static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, struct sn_hf_at at,
@@ -79,7 +85,7 @@ static enum sn_status add_tensor(struct planner *p, const struct sn_hf_rule *r, 
                                    .experts = sn_hf_is_stack(r->form) ? m->experts.count : 1,
                                    .source = p->plan->sources + p->n_sources};
     for (int i = 0; i < parts * (int)t->experts; i++) {
-        struct sn_hf_at own = {at.layer - at.layer % m->share_layers, at.expert + i / parts};
+        struct sn_hf_at own = {owner(m, at.layer), at.expert + i / parts};
         SN_TRY(find_ours(&t->source[i], p->source, &p->list, sn_hf_ours(r + i % parts, own).text,
                          err));
         p->used[t->source[i]] = true;
@@ -108,7 +114,7 @@ static bool is_of_layer(const struct sn_hf_rule *r)
 /* Has the layer the tensor? Some have experts and some not, some models biases. */
 static bool is_there(const struct planner *p, const struct sn_hf_rule *r, int layer)
 {
-    struct sn_hf_at own = {layer - layer % p->model->share_layers, 0};
+    struct sn_hf_at own = {owner(p->model, layer), 0};
     return sn_hf_list_find(&p->list, sn_hf_ours(r, own).text) != NULL;
 }
 
@@ -123,6 +129,16 @@ static enum sn_status add_layer(struct planner *p, int layer, struct sn_err *err
     return SN_OK;
 }
 
+/* Of the embedding and the head, in a block for multi-token prediction; tied ones have one table. */
+static enum sn_status add_copies(struct planner *p, int layer, struct sn_err *err)
+{
+    const struct sn_hf_rule *r;
+    for (int i = 0; (r = sn_hf_copy_rule_at(p->model->family, i)); i++)
+        if (!p->model->tied_embeddings || strcmp(r->ours, "head.weight") != 0)
+            SN_TRY(add_tensor(p, r, (struct sn_hf_at){layer, 0}, err));
+    return SN_OK;
+}
+
 /* What stands before the layers, the layers, what stands behind them. */
 static enum sn_status add_all(struct planner *p, struct sn_err *err)
 {
@@ -131,8 +147,11 @@ static enum sn_status add_all(struct planner *p, struct sn_err *err)
     int i = 0;
     for (; (r = sn_hf_rule_at(p->model->family, i)) && !is_of_layer(r); i++)
         SN_TRY(add_tensor(p, r, none, err));
-    for (int layer = 0; layer < p->model->layers; layer++)
+    for (int layer = 0; layer < sn_model_blocks(p->model); layer++) {
         SN_TRY(add_layer(p, layer, err));
+        if (layer >= p->model->layers)
+            SN_TRY(add_copies(p, layer, err));
+    }
     for (; (r = sn_hf_rule_at(p->model->family, i)); i++)
         if (!is_of_layer(r) && !(p->model->tied_embeddings && strcmp(r->ours, "head.weight") == 0))
             SN_TRY(add_tensor(p, r, none, err));
@@ -174,9 +193,13 @@ static enum sn_status fill(struct planner *p, struct sn_err *err)
     const struct sn_hf_rule *r;
     size_t most = 0, ours = 0; /* of theirs, and of the tensors of ours that they are */
     for (int i = 0; (r = sn_hf_rule_at(p->model->family, i)); i++) {
-        size_t times = is_of_layer(r) ? (size_t)p->model->layers : 1;
+        size_t times = is_of_layer(r) ? (size_t)sn_model_blocks(p->model) : 1;
         most += times * (size_t)copies_of(p, written_by(p, r));
         ours += times * (size_t)(sn_hf_is_expert(r) ? p->model->experts.count : 1);
+    }
+    for (int i = 0; sn_hf_copy_rule_at(p->model->family, i); i++) {
+        most += (size_t)p->model->mtp;
+        ours += (size_t)p->model->mtp;
     }
     p->plan->tensors = sn_alloc_n(most, sizeof(*p->plan->tensors));
     p->plan->sources = sn_alloc_n(ours, sizeof(*p->plan->sources));
@@ -258,6 +281,19 @@ static enum sn_status add_turned(struct sn_export_moves *l, const struct sn_expo
     return SN_OK;
 }
 
+/* Rows of theirs are those of two of ours, side by side. */
+static enum sn_status add_pair(struct sn_export_moves *l, const struct sn_export_tensor *t,
+                               int64_t first, int64_t n, struct sn_err *err)
+{
+    for (int i = 0; i < 2; i++) {
+        struct sn_source_want want = {t->source[i], {first, 0, n, t->cols}};
+        struct sn_export_move move = {
+            .at = i * t->cols, .row_step = 2 * t->cols, .col_step = 1};
+        SN_TRY(add_move(l, want, move, err));
+    }
+    return SN_OK;
+}
+
 /* Row f of theirs: row *row of which part, and how many rows of it follow each other there. */
 static int part_at(const struct sn_export_tensor *t, int64_t f, int64_t *row, int64_t *run)
 {
@@ -298,7 +334,9 @@ enum sn_status sn_export_moves_add(struct sn_export_moves *l, const struct sn_ex
     int64_t most = room > size.cols ? room / size.cols : 1;
     for (int64_t f = 0, n; f < size.rows; f += n) {
         n = size.rows - f < most ? size.rows - f : most;
-        SN_TRY(turned ? add_turned(l, t, f, n, err) : add_rows(l, t, f, n, err));
+        SN_TRY(turned                         ? add_turned(l, t, f, n, err)
+               : t->form == SN_HF_COLS_PAIR ? add_pair(l, t, f, n, err)
+                                            : add_rows(l, t, f, n, err));
         l->moves[l->n - 1].ends = n * size.cols;
     }
     return SN_OK;

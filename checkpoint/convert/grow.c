@@ -126,6 +126,10 @@ enum sn_status sn_source_grow(struct sn_source *out, struct sn_source *inner, in
             err, SN_EINPUT,
             "grow: %s has experts, and growing those is not built yet; want a dense model",
             inner->name);
+    if (c.model.mtp > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: grow: has model.mtp: %d, whose blocks are not grown yet; drop them with --mtp 0",
+                       inner->name, c.model.mtp);
     struct growth g = {n, c.model.tied_embeddings, (float)noise};
     c.model.hidden *= n; /* past their bounds: sn_tiled_finish says so */
     c.model.heads *= n;

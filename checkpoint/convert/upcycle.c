@@ -102,6 +102,10 @@ static enum sn_status check(const struct sn_model_config *m, int experts, int to
                        "%s: upcycle: is of family %s; want a dense %s, for which there is a family "
                        "with experts",
                        name, sn_family_name(m->family), sn_families_that(names, can_have_experts));
+    if (m->mtp > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: upcycle: has model.mtp: %d, whose blocks are not turned yet; drop them with --mtp 0",
+                       name, m->mtp);
     if (m->mlp_bias)
         return sn_fail(err, SN_EINPUT,
                        "%s: upcycle: has model.mlp_bias: true, and experts have no biases; want a "

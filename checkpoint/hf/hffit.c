@@ -63,8 +63,19 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
     const struct sn_st_tensor *embed = sn_hf_source(st, m->family, "embed.weight");
     const struct sn_st_tensor *twin =
         sn_hf_sibling(st, m->family, t->name, m->share_layers > 0 ? m->share_layers : 1, &layer);
-    if (is_harmless(t->name) || sn_hf_is_left_out(m->family, t->name, m->layers))
+    int further = sn_hf_further(m->family, t->name, m->layers);
+    if (is_harmless(t->name) || further >= m->mtp)
         return SN_OK;
+    const struct sn_st_tensor *copied = further >= 0 ? sn_hf_copied(st, m, t->name) : NULL;
+    if (copied) {
+        SN_TRY(sn_safetensors_same(t, copied, &same, err));
+        if (same)
+            return SN_OK;
+        return sn_fail(err, SN_EINPUT,
+                       "%s: tensor '%s' differs from '%s', which the model's blocks for multi-token prediction share; "
+                       "leave them out with model.mtp: 0 (sennit-convert: without --mtp)",
+                       t->file, t->name, copied->name);
+    }
     if (m->tied_embeddings && t == sn_hf_source(st, m->family, "head.weight")) {
         SN_TRY(sn_safetensors_same(t, embed, &same, err));
         if (same)

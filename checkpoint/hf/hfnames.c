@@ -139,6 +139,21 @@ static const struct sn_hf_rule latents[] = {
     {0}
 };
 
+/* Blocks for multi-token prediction (as DeepSeek-V3 publishes them): beside a block's tensors. */
+static const struct sn_hf_rule further[] = {
+    {"layers.#.mtp.embed_norm.weight",  "layers.#.enorm.weight",            SN_HF_SAME,      0},
+    {"layers.#.mtp.hidden_norm.weight", "layers.#.hnorm.weight",            SN_HF_SAME,      0},
+    {"layers.#.mtp.embed_proj.weight",  "layers.#.eh_proj.weight",          SN_HF_COLS_PAIR, 0},
+    {"layers.#.mtp.hidden_proj.weight", "layers.#.eh_proj.weight",          SN_HF_COLS_PAIR, 1},
+    {"layers.#.mtp.norm.weight",        "layers.#.shared_head.norm.weight", SN_HF_SAME,      0},
+    {0}
+};
+static const struct sn_hf_rule further_copies[] = {
+    {"embed.weight",                    "layers.#.embed_tokens.weight",     SN_HF_SAME,      0},
+    {"head.weight",                     "layers.#.shared_head.head.weight", SN_HF_SAME,      0},
+    {0}
+};
+
 /* Norms behind what they are of, and of q and k. */
 static const struct sn_hf_rule olmo2[] = {
     {"embed.weight",                "embed_tokens.weight",                        SN_HF_SAME, 0},
@@ -230,7 +245,7 @@ enum { LISTS = 7 };
 static const struct family {
     const char *prefix;
     const struct sn_hf_rule *rules[LISTS + 1], *later[LISTS + 1];
-    bool has_further; /* a block behind the last layer, for multi-token prediction, which is left out */
+    const struct sn_hf_rule *copies; /* in blocks for multi-token prediction, where files have them */
 } families[] = {
     [SN_GPT2]     = {"transformer.", {gpt2}, {0}},
     [SN_GPT_NEOX] = {"gpt_neox.",    {gpt_neox}, {0}},
@@ -242,7 +257,7 @@ static const struct family {
     [SN_QWEN2_MOE] = {"model.",      {llama_attention, qwen2_biases, llama_ffn, qwen3_moe_ffn, qwen2_moe_shared, llama_end}, {mixtral_ffn_later}},
     [SN_DOTS1]    = {"model.",      {llama_attention, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, dots1_ffn, llama_end}, {mixtral_ffn_later}},
     [SN_DEEPSEEK_V2] = {"model.",    {latents, llama_ffn, dots1_ffn, llama_end}, {mixtral_ffn_later}},
-    [SN_DEEPSEEK_V3] = {"model.",    {latents, llama_ffn, dots1_ffn, llama_end}, {mixtral_ffn_later}, true},
+    [SN_DEEPSEEK_V3] = {"model.",    {latents, llama_ffn, dots1_ffn, further, llama_end}, {mixtral_ffn_later}, further_copies},
     [SN_OLMO2]    = {"model.",       {olmo2, qwen2_biases, qwen3_norms, llama_ffn, llama_biases, llama_end}, {0}},
     [SN_PHI3]     = {"model.",       {phi3, llama_end}, {0}},
     [SN_GEMMA2]   = {"model.",       {gemma2, qwen2_biases, llama_ffn, llama_biases, llama_end}, {0}},
@@ -337,7 +352,7 @@ struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at)
 struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
                                struct sn_hf_at at)
 {
-    bool is_head = strcmp(r->ours, "head.weight") == 0;
+    bool is_head = strcmp(r->ours, "head.weight") == 0 && !strchr(r->theirs, '#');
     return numbered(is_head ? "" : families[family].prefix, r->theirs, at);
 }
 
@@ -345,6 +360,8 @@ struct sn_hf_size sn_hf_size(enum sn_hf_form form, int64_t rows, int64_t cols)
 {
     int64_t all = sn_hf_parts(form) * rows;
     bool turned = form == SN_HF_CONV || form == SN_HF_CONV_QKV;
+    if (form == SN_HF_COLS_PAIR)
+        return (struct sn_hf_size){rows, 2 * cols};
     return turned ? (struct sn_hf_size){cols, all} : (struct sn_hf_size){all, cols};
 }
 
@@ -356,6 +373,8 @@ struct sn_hf_span sn_hf_span(const struct sn_model_config *m, const struct sn_hf
         return (struct sn_hf_span){r->part == 0 ? 0 : q + (r->part - 1) * kv, q + 2 * kv};
     if (r->form == SN_HF_ROWS_LATENT)
         return (struct sn_hf_span){r->part * (int64_t)m->latent.kv, m->latent.kv + m->latent.rope};
+    if (r->form == SN_HF_COLS_PAIR)
+        return (struct sn_hf_span){0, rows};
     return (struct sn_hf_span){r->part * rows, sn_hf_parts(r->form) * rows};
 }
 
@@ -363,7 +382,7 @@ int sn_hf_parts(enum sn_hf_form form)
 {
     bool one = form == SN_HF_SAME || form == SN_HF_CONV || form == SN_HF_STACK;
     bool two = form == SN_HF_STACK_GATE_UP || form == SN_HF_ROWS_GATE_UP ||
-               form == SN_HF_ROWS_LATENT;
+               form == SN_HF_ROWS_LATENT || form == SN_HF_COLS_PAIR;
     return one ? 1 : two ? 2 : 3;
 }
 
@@ -423,13 +442,38 @@ static const struct sn_st_tensor *sibling(const struct sn_safetensors *st, enum 
     return NULL;
 }
 
-bool sn_hf_is_left_out(enum sn_family family, const char *theirs, int layers)
+int sn_hf_further(enum sn_family family, const char *theirs, int layers)
 {
+    static const char layer[] = "layers.";
     const struct family *f = &families[family];
+    const char *name = theirs + (strncmp(theirs, f->prefix, strlen(f->prefix)) == 0 ? strlen(f->prefix) : 0);
+    const char *number = name + sizeof(layer) - 1;
+    if (!f->copies || strncmp(name, layer, sizeof(layer) - 1) != 0)
+        return -1;
+    size_t digits = strspn(number, "0123456789");
+    if (digits < 1 || digits > 6 || number[digits] != '.')
+        return -1;
+    int at = (int)strtol(number, NULL, 10);
+    return at >= layers ? at - layers : -1;
+}
+
+const struct sn_hf_rule *sn_hf_copy_rule_at(enum sn_family family, int i)
+{
+    const struct sn_hf_rule *const lists[] = {families[family].copies, NULL};
+    return rule_at(lists, i);
+}
+
+const struct sn_st_tensor *sn_hf_copied(const struct sn_safetensors *st,
+                                        const struct sn_model_config *m, const char *theirs)
+{
+    const struct family *f = &families[m->family];
     size_t skip = strncmp(theirs, f->prefix, strlen(f->prefix)) == 0 ? strlen(f->prefix) : 0;
-    char block[32];
-    int n = snprintf(block, sizeof(block), "layers.%d.", layers);
-    return f->has_further && strncmp(theirs + skip, block, (size_t)n) == 0;
+    const struct sn_hf_rule *r;
+    struct sn_hf_at at;
+    for (int i = 0; (r = sn_hf_copy_rule_at(m->family, i)); i++)
+        if (fits(r->theirs, theirs + skip, &at))
+            return sn_hf_source(st, m->family, m->tied_embeddings ? "embed.weight" : r->ours);
+    return NULL;
 }
 
 const struct sn_st_tensor *sn_hf_sibling(const struct sn_safetensors *st, enum sn_family family,

@@ -39,10 +39,11 @@ static enum sn_status want_stack(const struct sn_st_tensor *t, const struct sn_h
                    t->file, t->name, sn_st_shape(shape, t), ours->name, experts, rows, ours->cols);
 }
 
-static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family family,
+static enum sn_status no_source(const struct sn_safetensors *st, const struct sn_model_config *m,
                                 const char *tensor, struct sn_err *err)
 {
     struct sn_hf_at at = {0, 0};
+    enum sn_family family = m->family;
     const struct sn_hf_rule *r = sn_hf_rule_of(family, tensor, &at);
     const char *file =
         sn_safetensors_count(st) > 0 ? sn_safetensors_get(st, 0)->file : "safetensors";
@@ -50,8 +51,11 @@ static enum sn_status no_source(const struct sn_safetensors *st, enum sn_family 
         return sn_fail(err, SN_EINPUT,
                        "%s: no name is known for the model's %s in files of the family %s", file,
                        tensor, sn_family_name(family));
-    return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from",
-                   file, sn_hf_theirs(family, r, at).text, tensor);
+    return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from%s", file,
+                   sn_hf_theirs(family, r, at).text, tensor,
+                   at.layer >= m->layers ? "; without blocks for multi-token prediction, want "
+                                           "model.mtp: 0 (sennit-convert: no --mtp)"
+                                         : "");
 }
 
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,
@@ -61,7 +65,7 @@ enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_mode
     const struct sn_hf_rule *r;
     const struct sn_st_tensor *theirs = sn_hf_find(st, m->family, t->name, &r, &at);
     if (!theirs)
-        return no_source(st, m->family, t->name, err);
+        return no_source(st, m, t->name, err);
     return sn_hf_is_stack(r->form) ? want_stack(theirs, r, m->experts.count, t, err)
                                    : want_shape(theirs, r, m, t, err);
 }
@@ -163,6 +167,11 @@ enum sn_status sn_hf_read_box(const struct sn_safetensors *st, const struct sn_m
     case SN_HF_STACK:
     case SN_HF_STACK_GATE_UP:
         return read_stack(theirs, at.expert, first, t, out, err);
+    case SN_HF_COLS_PAIR:
+        return read_numbers(theirs,
+                            &(struct sn_st_box){t->row, t->n_rows, r->part * t->cols + t->col,
+                                                t->n_cols},
+                            out, t->ld, err);
     case SN_HF_SAME:
     case SN_HF_ROWS_QKV:
     case SN_HF_ROWS_GATE_UP:

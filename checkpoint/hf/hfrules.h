@@ -19,6 +19,7 @@ enum sn_hf_form {
     SN_HF_CONV_QKV,     /* Conv1D: [in, q | k | v] */
     SN_HF_ROWS_QKV,     /* [q | k | v, in]; k and v may have fewer rows */
     SN_HF_ROWS_GATE_UP, /* [gate | up, in] */
+    SN_HF_COLS_PAIR,    /* [out, in of the first | in of the second] */
     SN_HF_ROWS_LATENT,  /* [latent of keys and values | what all heads' keys share, in] */
     SN_HF_HEADS_QKV,    /* [heads, 3, d, in]: q, k and v of one head after the other */
     SN_HF_STACK,        /* [experts, out, in] */
@@ -29,7 +30,7 @@ struct sn_hf_rule {
     const char *ours,
         *theirs; /* # stands for the number of the layer, a second # for the expert's */
     enum sn_hf_form form;
-    int part; /* of the _QKV forms: 0 q, 1 k, 2 v; of gate and up, latent and shared: 0, 1 */
+    int part; /* of the _QKV forms: 0 q, 1 k, 2 v; of gate and up, latent and shared, pairs: 0, 1 */
 };
 
 struct sn_hf_name {
@@ -58,8 +59,13 @@ struct sn_hf_name sn_hf_ours(const struct sn_hf_rule *r, struct sn_hf_at at);
 /* As the field's own library writes it: with the family's prefix on all but the head. */
 struct sn_hf_name sn_hf_theirs(enum sn_family family, const struct sn_hf_rule *r,
                                struct sn_hf_at at);
-/* Of the block behind the model's last layer, for multi-token prediction, which is left out? */
-bool sn_hf_is_left_out(enum sn_family family, const char *theirs, int layers);
+/* Of a block for multi-token prediction, behind the model's last layer: its number there, from 0; -1. */
+int sn_hf_further(enum sn_family family, const char *theirs, int layers);
+/* Of ours that each such block has a copy of in the files, a row i (the embedding, the head); NULL: no more. */
+const struct sn_hf_rule *sn_hf_copy_rule_at(enum sn_family family, int i);
+/* The tensor of the file that such a copy is of; NULL: it is none, or that is not there. */
+const struct sn_st_tensor *sn_hf_copied(const struct sn_safetensors *st,
+                                        const struct sn_model_config *m, const char *theirs);
 /* Is the tensor one expert's? */
 bool sn_hf_is_expert(const struct sn_hf_rule *r);
 /* Rows and columns of the tensor that holds our rows x cols in this form. */
@@ -117,7 +123,7 @@ enum sn_status sn_left_over_explain(const struct sn_left_over *l, const char *wh
                                     struct sn_err *err);
 
 /* Do the field's files hold the model's n tensors (those of group "model"; others are passed over)
- * and nothing else that counts? See sn_init_from. `path` is used in messages. */
+ * and nothing else that counts? Blocks for multi-token prediction beyond model.mtp do not. See sn_init_from. `path` is used in messages. */
 enum sn_status sn_hf_fit(const struct sn_safetensors *st, const char *path,
                          const struct sn_model_config *m, const struct sn_state_shape *all, int n,
                          struct sn_err *err);

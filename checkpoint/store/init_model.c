@@ -30,7 +30,7 @@ static bool is_harmless(const char *key, const struct sn_model_config *ours, con
         return sn_family_traits(ours->family)->positions != SN_LEARNED && ours->seq < theirs->seq;
     if (strcmp(key, "sliding_window") == 0)
         return covers(ours, ours->seq) && covers(theirs, ours->seq);
-    if (strcmp(key, "share_layers") == 0)
+    if (strcmp(key, "share_layers") == 0 || strcmp(key, "mtp") == 0) /* the tensors tell */
         return o->is_field;
     return strcmp(key, "experts.bias") == 0 && theirs->experts.bias == SN_BIAS_NONE;
 }

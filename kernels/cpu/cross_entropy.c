@@ -13,7 +13,8 @@
  *
  * Of capped logits c tanh(z / c) = x, dlogits are times 1 - (x / c)^2.
  *
- * The losses enter scalars.loss_sum in row order, after all rows.
+ * The losses enter scalars.loss_sum in row order, after all rows; those of another loss than the model's,
+ * whose gradient has a weight, scalars.beside_sum.
  */
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/vmath.h"
@@ -151,7 +152,9 @@ SN_KERNEL(sn_cross_entropy)
                         *ahead = &a->out[SN_CROSS_ENTROPY_ROW_AHEAD],
                         *sets = &a->in[SN_CROSS_ENTROPY_SETS];
     struct sn_scalars *s = a->scalars;
-    float scale = (float)((double)s->loss_scale / s->targets_in_step);
+    bool beside = a->attr.vocab.weight > 0;
+    double weight = beside ? (double)a->attr.vocab.weight : 1.0;
+    float scale = (float)((double)s->loss_scale * weight / s->targets_in_step);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < x->rows; r++) {
         float wide[SN_CE_PIECE];
@@ -172,7 +175,7 @@ SN_KERNEL(sn_cross_entropy)
     for (int64_t r = 0; r < x->rows; r++) {
         double loss = (double)*(const float *)sn_mat_row(losses, r);
         loss = shift != 0 ? sn_exact_round(loss, shift) : loss;
-        s->loss_sum += loss;
+        *(beside ? &s->beside_sum : &s->loss_sum) += loss;
         if (sets->p)
             sn_set_losses(s)[*(const int32_t *)sn_mat_row(sets, r)] += loss;
     }

@@ -41,7 +41,8 @@ static __device__ __forceinline__ void gradient(const struct sn_args &a, int64_t
                                                 int64_t target)
 {
     enum { N = A::N };
-    float scale = (float)((double)a.scalars->loss_scale / a.scalars->targets_in_step);
+    double weight = a.attr.vocab.weight > 0 ? (double)a.attr.vocab.weight : 1.0;
+    float scale = (float)((double)a.scalars->loss_scale * weight / a.scalars->targets_in_step);
     double z = (double)a.attr.vocab.z_loss;
     float of_softmax = z != 0 ? (float)((double)scale * (1.0 + 2.0 * z * lse)) : scale;
     float high = (float)lse, low = (float)(lse - (double)high);
@@ -179,7 +180,10 @@ static __global__ void __launch_bounds__(SN_BLOCK_MOST) add_losses(const struct 
     }
     if (threadIdx.x != 0)
         return;
-    a.scalars->loss_sum += sum;
+    if (a.attr.vocab.weight > 0)
+        a.scalars->beside_sum += sum;
+    else
+        a.scalars->loss_sum += sum;
     if (has_squares)
         a.scalars->head_z_sum += squares;
 }

@@ -181,6 +181,7 @@ struct sn_train_config {
     int eval_sequences;
     double loss_scale; /* 0: dynamic */
     double z_loss;     /* weight of the square of the logits' log-sum-exp; 0: none */
+    double mtp_loss;   /* of the mean loss of the blocks of model.mtp */
     struct sn_ema_config ema;
     int n_freeze;
     char freeze[SN_FREEZE_MAX][SN_NAME_MAX];

@@ -18,6 +18,7 @@ enum sn_positions { SN_LEARNED, SN_ROTARY };
 
 /* The linear maps of a block, as bits. */
 enum sn_linear {
+    SN_LINEAR_NONE = 0, /* never has one */
     SN_LINEAR_QKV = 1,
     SN_LINEAR_O = 2,
     SN_LINEAR_UP = 4, /* gate and up, where it is gated */

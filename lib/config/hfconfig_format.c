@@ -276,9 +276,11 @@ static enum sn_status write_repeat(struct sn_str *out, const struct sn_hf_type *
     return write_used(out, &again, c, "", err);
 }
 
-static void write_fixed(struct sn_str *out, const struct sn_hf_key *row)
+/* Of those that are one of several values which model.`ours` decides here: model.mtp. */
+static void write_fixed(struct sn_str *out, const struct sn_hf_key *row,
+                        const struct sn_model_config *m)
 {
-    write_value(out, row->name, row->values[0], "");
+    write_value(out, row->name, row->values[row->ours ? m->mtp : 0], "");
 }
 
 /* A checkpoint does not say how its model was trained (sn_config_format_model). */
@@ -317,7 +319,7 @@ enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_conf
             !strchr(row->name, '.'))
             SN_TRY(write_object(out, t, row, &c, err));
         if (row->class == SN_HF_FIXED && row->is_written)
-            write_fixed(out, row);
+            write_fixed(out, row, m);
     }
     sn_str_add(out, "%s,\n  \"torch_dtype\": \"%s\"\n}\n",
                tokens ? tokens

@@ -32,7 +32,8 @@ static bool says(const struct sn_hf_key *k, const char *ours)
                (k->layers.window && strcmp(ours, "sliding_window") == 0);
     if (k->class == SN_HF_DENSE)
         return strcmp(ours, "experts.from") == 0;
-    return k->class == SN_HF_USED && strcmp(k->ours, ours) == 0;
+    bool can = k->class == SN_HF_USED || (k->class == SN_HF_FIXED && k->ours);
+    return can && strcmp(k->ours, ours) == 0;
 }
 
 bool sn_hf_type_has(const struct sn_hf_type *t, const char *ours)
@@ -64,6 +65,7 @@ static const char *special_key(const struct sn_model_config *m, int i)
                {"experts.groups", m->experts.groups > 1},
                {"experts.route_scale", m->experts.route_scale > 0 && m->experts.route_scale != 1},
                {"mlp_bias", m->mlp_bias},
+               {"mtp", m->mtp > 0},
                {"residual_scale", m->residual_scale > 0 && m->residual_scale != 1},
                {"logits_divisor", m->logits_divisor > 0 && m->logits_divisor != 1}};
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++)

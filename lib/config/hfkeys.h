@@ -40,7 +40,7 @@ enum sn_hf_scale {
     SN_HF_INVERSE_ROOT /* one over its root, a whole number theirs */
 };
 
-enum { SN_HF_VALUES = 3, SN_HF_WORDS = 6, SN_HF_LISTS = 11, SN_HF_TYPES_MOST = 24 };
+enum { SN_HF_VALUES = 6, SN_HF_WORDS = 6, SN_HF_LISTS = 11, SN_HF_TYPES_MOST = 24 };
 
 /* A value of theirs that has another word here. */
 struct sn_hf_word {
@@ -61,7 +61,8 @@ struct sn_hf_key {
     const char *as; /* of USED: its name in files of ours, where it is another one; NULL: `name` */
     const char *value; /* of USED: when left out, as in transformers; NULL: required. Of REPEAT: when left out,
                         * at least what `ours` says, or it is refused; NULL: that */
-    const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written */
+    const char *values[SN_HF_VALUES]; /* of FIXED: the first is transformers' own and is written, unless
+                                       * model.`ours` says what is */
     const char *why;                  /* of FIXED and INERT */
     struct sn_hf_layers layers;
     enum sn_hf_scale scale;

@@ -459,7 +459,7 @@ static const struct sn_hf_key deepseek_v3_keys[] = {
     {INERT("seq_aux", "how it was trained; its class has a bias alone, and experts.balance is for more")},
     {USED("first_k_dense_replace", "experts.from", "3")},
     {FIXED("rope_interleave", "neighbours are turned here, not halves of a head", "true")},
-    {FIXED("num_nextn_predict_layers", "blocks that predict a token further on are left out, and there is at most one", "0", "1"), WRITTEN},
+    {FIXED("num_nextn_predict_layers", "how many blocks that predict a token further on there are, of which model.mtp takes so many, or none", "0", "1", "2", "3", "4"), .ours = "mtp", WRITTEN},
     {ALIAS("num_mtp_layers", "num_nextn_predict_layers")},
     {.name = NULL},
 };

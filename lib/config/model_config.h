@@ -108,8 +108,25 @@ struct sn_model_config {
     double logit_cap;       /* cap tanh(logit / cap), after they are divided; 0: none */
     double norm_eps, init_std, dropout;
     int share_layers;
+    int mtp; /* blocks behind the last layer that predict a token further on each */
     struct sn_experts_config experts;
 };
+
+/* Blocks for multi-token prediction (DeepSeek-AI, "DeepSeek-V3", arXiv 2412.19437, 2.2) have the numbers
+ * behind the layers'; in what differs from layer to layer they are as the last one. */
+static inline int sn_model_blocks(const struct sn_model_config *m)
+{
+    return m->layers + m->mtp;
+}
+static inline int sn_layer_like(const struct sn_model_config *m, int layer)
+{
+    return layer < m->layers ? layer : m->layers - 1;
+}
+/* Do the first and the last stage both read the embedding's table? */
+static inline bool sn_model_table_is_shared(const struct sn_model_config *m)
+{
+    return m->tied_embeddings || m->mtp > 0;
+}
 
 static inline bool sn_model_has_latents(const struct sn_model_config *m)
 {
@@ -153,12 +170,16 @@ static inline int64_t sn_model_shared_ffn(const struct sn_model_config *m)
 }
 static inline bool sn_layer_has_experts(const struct sn_model_config *m, int layer)
 {
+    if (layer >= m->layers) /* of a model that has any, blocks behind its layers do */
+        return m->experts.count > 0;
     return m->experts.count > 0 && layer >= m->experts.from && (layer + 1) % m->experts.every == 0;
 }
 /* Layers that have some, of those before this one. */
 static inline int sn_expert_layers_before(const struct sn_model_config *m, int layer)
 {
     const struct sn_experts_config *x = &m->experts;
+    if (layer > m->layers && x->count > 0)
+        return sn_expert_layers_before(m, m->layers) + layer - m->layers;
     return x->count == 0 || layer <= x->from ? 0 : layer / x->every - x->from / x->every;
 }
 /* Have some layers experts and others none, as far as the keys tell? */
@@ -173,8 +194,9 @@ double sn_model_embed_scale(const struct sn_model_config *m);
 /* Is a layer one of those with a window, be it longer than sequences are? */
 static inline bool sn_layer_is_local(const struct sn_model_config *m, int layer)
 {
+    int like = sn_layer_like(m, layer);
     bool global =
-        layer < m->window_from || (m->global_every > 0 && (layer + 1) % m->global_every == 0);
+        like < m->window_from || (m->global_every > 0 && (like + 1) % m->global_every == 0);
     return !global && m->sliding_window > 0;
 }
 /* Tokens that a token attends to in a layer, itself included; 0: all before it. */

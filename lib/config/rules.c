@@ -419,6 +419,7 @@ enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, 
                                      sn_rule_sparse,
                                      sn_rule_lora,
                                      sn_rule_prompts,
+                                     sn_rule_mtp,
                                      sn_rule_data};
     SN_TRY(derive(c, s, err));
     c->machine.preset_at = place_of(s, "machine.preset");

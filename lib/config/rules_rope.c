@@ -1,4 +1,4 @@
-/* rules_rope.c - what attention of latents, and the rotary embedding, go with. */
+/* rules_rope.c - what attention of latents, the rotary embedding and multi-token prediction go with. */
 #include "lib/config/hfconfig.h"
 #include "lib/config/keys.h"
 #include "lib/config/settings.h"
@@ -56,6 +56,32 @@ enum sn_status sn_rule_latents(const struct sn_config *c, const struct sn_settin
                                 family);
     const char *key = misfit_of_latents(c, s, &what);
     return key ? sn_settings_fail(s, key, err, "%s", what) : SN_OK;
+}
+
+/* What is not built for blocks of model.mtp yet. */
+enum sn_status sn_rule_mtp(const struct sn_config *c, const struct sn_settings *s,
+                           struct sn_err *err)
+{
+    const struct {
+        const char *key, *what;
+        bool is_set;
+    } all[] = {{"model.mtp", "its blocks predict nothing in samples of so few tokens; want a longer "
+                             "model.seq, or 0",
+                c->model.seq <= c->model.mtp},
+               {"layout.tensor_x", "does not go with model.mtp yet; use 1, or model.mtp: 0",
+                c->layout.tensor_x > 1},
+               {"run.bits", "all does not go with model.mtp yet; use layout, or model.mtp: 0",
+                sn_config_exact(c)},
+               {"data.prefix", "prompt shows blocks of model.mtp what they predict; use none, or model.mtp: 0",
+                c->data.prefix == SN_PREFIX_PROMPT},
+               {"train.prompt", "does not go with model.mtp yet; use model.mtp: 0",
+                sn_prompt_positions(&c->train.prompt) > 0},
+               {"train.lora", "adapters do not go with model.mtp yet; use model.mtp: 0",
+                c->train.lora.r > 0}};
+    for (size_t i = 0; c->model.mtp > 0 && i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i].is_set)
+            return sn_settings_fail(s, all[i].key, err, "%s", all[i].what);
+    return SN_OK;
 }
 
 enum sn_status sn_rule_rotary(const struct sn_config *c, const struct sn_settings *s,

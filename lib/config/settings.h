@@ -60,7 +60,7 @@ sn_rule sn_rule_low_rank;
 /* What run.bits goes with (rules_bits.c). */
 sn_rule sn_rule_bits;
 /* What attention of latents, and the rotary embedding, go with (rules_rope.c). */
-sn_rule sn_rule_latents, sn_rule_rotary, sn_rule_rope_scaling;
+sn_rule sn_rule_latents, sn_rule_rotary, sn_rule_rope_scaling, sn_rule_mtp;
 /* rules_experts.c */
 enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_settings *s,
                                  struct sn_err *err);

@@ -17,7 +17,9 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     int64_t samples = (int64_t)micros * l->sequences;
     a->starts = l->starts ? samples * l->place.seq * sn_starts_columns(l->config) : 0;
     a->features = l->features ? samples * sn_loader_features(l) : 0;
-    a->loader.ids = sn_alloc_n((size_t)(3 * tokens + a->starts), sizeof(*a->loader.ids));
+    a->further = l->further ? 2 * tokens * l->config->model.mtp : 0;
+    a->loader.ids =
+        sn_alloc_n((size_t)(3 * tokens + a->starts + a->further), sizeof(*a->loader.ids));
     if (a->features)
         a->loader.features = sn_alloc_n((size_t)a->features, sizeof(*a->loader.features));
     if (!a->first_sample || !a->loader.ids || (a->features && !a->loader.features)) {
@@ -33,6 +35,7 @@ enum sn_status sn_ahead_init(struct sn_ahead *a, const struct sn_loader *l, int6
     a->loader.targets = ids + tokens;
     a->loader.sets = l->sets ? ids + 2 * tokens : NULL;
     a->loader.starts = a->starts ? ids + 3 * tokens : NULL;
+    a->loader.further = a->further ? ids + 3 * tokens + a->starts : NULL;
     return SN_OK;
 }
 
@@ -84,6 +87,8 @@ enum sn_status sn_ahead_take(struct sn_ahead *a, const struct sn_loader *l, int6
         memcpy(l->starts, a->loader.starts, (size_t)a->starts * sizeof(*l->starts));
     if (a->features)
         memcpy(l->features, a->loader.features, (size_t)a->features * sizeof(*l->features));
+    if (a->further)
+        memcpy(l->further, a->loader.further, (size_t)a->further * sizeof(*l->further));
     *count = a->count;
     memcpy(first_sample, a->first_sample, (size_t)micros * sizeof(*first_sample));
     return SN_OK;

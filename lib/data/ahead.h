@@ -13,6 +13,7 @@ struct sn_ahead {
     struct sn_loader loader; /* fills memory of our own; no corpus: nothing is read ahead */
     int64_t tokens;          /* of ids, and of targets: all micro-batches */
     int64_t starts;          /* likewise; 0: there are none */
+    int64_t further;         /* likewise */
     int64_t features;        /* numbers; 0: there are none */
     int64_t *first_sample;   /* by micro-batch */
     struct sn_sample_count count;

@@ -29,6 +29,17 @@ void sn_loader_spread(const struct sn_loader *l, int64_t row)
     }
 }
 
+/* What blocks of model.mtp read of the sample that becomes a row. */
+static void spread_further(const struct sn_loader *l, int64_t row, const int32_t *of_sample)
+{
+    int64_t seq = l->config->model.seq, rows = sn_rows_per_sample(&l->place);
+    int64_t kinds = 2 * (int64_t)l->config->model.mtp, tokens = l->sequences * rows;
+    int32_t *to = l->further + row / l->sequences * kinds * tokens + row % l->sequences * rows;
+    for (int64_t k = 0; k < kinds; k++)
+        for (int64_t i = 0; i < rows; i++)
+            to[k * tokens + i] = of_sample[k * seq + sn_position(&l->place, l->place.context_rank, i)];
+}
+
 /* A row of the buffers, and what goes there. */
 struct row {
     int64_t row, sample;
@@ -43,6 +54,11 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     int32_t *all_ids = rows == seq ? ids : l->whole;
     int32_t *all_targets = rows == seq ? targets : l->whole + seq;
     SN_TRY(sn_data_read(d, w.sample, seq, l->config->model.vocab, all_ids, all_targets, err));
+    if (l->further) {
+        struct sn_raw_sample raw = {w.sample, w.length, all_ids, all_targets};
+        sn_sample_further(l->config, d, &raw, l->whole + 2 * seq);
+        spread_further(l, w.row, l->whole + 2 * seq);
+    }
     sn_sample_targets(l->config, d, w.sample, all_targets);
     for (int64_t i = 0; i < rows && l->sets; i++)
         l->sets[w.row * rows + i] = w.set;

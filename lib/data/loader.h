@@ -20,11 +20,13 @@ struct sn_loader {
     int sequences;                /* of a micro-batch, on this rank */
     struct sn_position_attr
         place;      /* which positions of a sample are here: seq and the context members */
-    int32_t *whole; /* room for the ids and targets of one sample, when only some are here */
+    int32_t *whole; /* room for the ids and targets of one sample, when only some are here, and behind
+                     * them for what is read into `further` of it */
     int32_t *ids, *targets;
     int32_t *sets;   /* of each target here, which set it is of; NULL: nobody asks */
     int32_t *starts; /* of whole samples; NULL: documents are together */
     float *features; /* of whole samples: entries of the sets' features; NULL: nobody reads any */
+    int32_t *further; /* as struct sn_job has it; NULL: no block predicts a token further on */
 };
 
 /* Micro-batches of a step on this rank. */
@@ -33,7 +35,7 @@ int sn_loader_micros(const struct sn_loader *l, int64_t step);
 int64_t sn_loader_features(const struct sn_loader *l);
 /* Global number, inside the step, of the first sample of micro-batch m on this rank. */
 int sn_loader_first(const struct sn_loader *l, int micro);
-/* Fill ids, targets, sets, starts and features of all micro-batches of a step; first_sample[m] gets the run-global
+/* Fill ids, targets, sets, starts, features and further of all micro-batches of a step; first_sample[m] gets the run-global
  * number of the micro-batch's first sample, *count what the samples of all ranks have, by set too. */
 enum sn_status sn_loader_step(const struct sn_loader *l, int64_t step, int micros,
                               int64_t *first_sample, struct sn_sample_count *count,

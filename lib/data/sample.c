@@ -130,6 +130,32 @@ void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64
             targets[w.from - first - 1] = SN_NO_TARGET;
 }
 
+/* Of depth k: for tokens from .. to - 1 of the sample, which are of one document. */
+static void further_of_part(const struct sn_config *c, const struct sn_data *d,
+                            const struct sn_raw_sample *s, int k, const int64_t part[2],
+                            int32_t *further)
+{
+    int64_t seq = c->model.seq, first = s->number * seq;
+    int32_t *ids = further + (k - 1) * seq, *targets = ids + c->model.mtp * seq;
+    for (int64_t t = part[0]; t < part[1] && t < seq; t++) {
+        int64_t id = t + k < seq ? t + k : seq, next = t + k + 1;
+        int64_t piece_end = (t / s->length + 1) * s->length;
+        ids[t] = id == seq ? s->targets[seq - 1] : s->ids[id];
+        bool is_there = next < part[1] && next <= piece_end && next <= seq;
+        targets[t] = is_there && counted(c, d, first + next, 1) > 0 ? s->targets[next - 1]
+                                                                     : SN_NO_TARGET;
+    }
+}
+
+void sn_sample_further(const struct sn_config *c, const struct sn_data *d,
+                       const struct sn_raw_sample *s, int32_t *further)
+{
+    int64_t seq = c->model.seq, first = s->number * seq, end = first + seq + 1;
+    for (struct walk w = walk_begin(c, d, first, end, c->model.seq + 1); walk_next(&w);)
+        for (int k = 1; k <= c->model.mtp; k++)
+            further_of_part(c, d, s, k, (const int64_t[2]){w.from - first, w.to - first}, further);
+}
+
 void sn_sample_starts(const struct sn_config *c, const struct sn_data *d, int64_t i, int length,
                       int32_t *starts)
 {

@@ -36,6 +36,16 @@ void sn_sample_count(const struct sn_config *c, const struct sn_data *d, int64_t
 /* Targets of sample i that do not count become SN_NO_TARGET. */
 void sn_sample_targets(const struct sn_config *c, const struct sn_data *d, int64_t i,
                        int32_t *targets);
+/* What blocks of model.mtp read of a sample, of which all targets are there: for depth k = 1 .. D ids of the tokens k further on (behind the last of them: it), S each, and behind those
+ * of all depths the targets, the tokens k + 1 further on. One counts where it is of the query's piece, or the token
+ * behind it, the mask does not leave it out and, where documents are apart, it is of the query's document. */
+struct sn_raw_sample {
+    int64_t number;
+    int length;                   /* of pieces */
+    const int32_t *ids, *targets; /* S each */
+};
+void sn_sample_further(const struct sn_config *c, const struct sn_data *d,
+                       const struct sn_raw_sample *s, int32_t *further);
 /* The position of the first token that each of the S queries sees: that of its piece or, where documents
  * are apart, of its document's first token there; with prefixes that of the last one beside it
  * (sn_starts_columns, kernels/mask.h). */

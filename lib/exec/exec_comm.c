@@ -216,12 +216,24 @@ static void take_sets(struct sn_exec *x, const struct sn_op *op, const double *w
         losses[i] = words[SN_NAGREE + op->attr.experts.rows + i];
 }
 
-/* The log-sum-exp's squares of the head, of each row once: behind those. */
-static double *head_z(const struct sn_op *op, double *words)
+/* Sums beside the loss, of each row once: behind those. How many; `word` and `sum` say which word is which. */
+enum { SUMS_MOST = 2 };
+static int sums_beside(struct sn_exec *x, const struct sn_op *op, double *words,
+                       double *word[SUMS_MOST], double *sum[SUMS_MOST])
 {
-    int last = (op->attr.stream.levels ? SN_NAGREE_CODED : 0) +
-               (op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0);
-    return op->attr.vocab.z_loss != 0 ? words + sn_agree_words(op) - last - SN_NAGREE_HEAD_Z : NULL;
+    struct sn_scalars *s = sn_exec_scalars(x);
+    double *end = words + sn_agree_words(op) - (op->attr.stream.levels ? SN_NAGREE_CODED : 0) -
+                  (op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0);
+    int n = 0;
+    if (op->attr.vocab.z_loss != 0) {
+        word[n] = end -= SN_NAGREE_HEAD_Z;
+        sum[n++] = &s->head_z_sum;
+    }
+    if (op->attr.vocab.weight != 0) {
+        word[n] = end -= SN_NAGREE_BESIDE;
+        sum[n++] = &s->beside_sum;
+    }
+    return n;
 }
 
 static void take_exact(struct sn_exec *x, const struct sn_op *op, const double *words)
@@ -250,9 +262,10 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     put_coded(x, op, words);
     put_exact(x, op, words);
     put_sets(x, op, words);
-    double *z = head_z(op, words);
-    if (z)
-        *z = sn_exec_is_first(x, x->job->same_loss) ? s->head_z_sum : 0;
+    double *word[SUMS_MOST], *sum[SUMS_MOST];
+    int beside = sums_beside(x, op, words, word, sum);
+    for (int i = 0; i < beside; i++)
+        *word[i] = sn_exec_is_first(x, x->job->same_loss) ? *sum[i] : 0;
     struct sn_transfer all = {.kind = SN_ALL_REDUCE,
                               .group = SN_GROUP_WORLD,
                               .dtype = SN_F64,
@@ -266,8 +279,8 @@ enum sn_status sn_exec_agree(struct sn_exec *x, const struct sn_op *op, struct s
     sn_meter_agreed(x);
     if (words != s->agree)
         memcpy(s->agree, words, SN_NAGREE * sizeof(s->agree[0]));
-    if (z)
-        s->head_z_sum = *z; /* before the words behind it move */
+    for (int i = 0; i < beside; i++)
+        *sum[i] = *word[i]; /* before the words behind it move */
     take_sets(x, op, words);
     take_coded(x, op, words);
     s->loss_sum = s->agree[SN_AGREE_LOSS];

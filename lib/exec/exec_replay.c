@@ -78,6 +78,8 @@ enum sn_status sn_replay_micro(struct sn_exec *x, int entry, int micro, int *don
     const struct sn_job *job = x->job;
     SN_TRY(move_tokens(x, job->ids, job->rows, micro, err));
     SN_TRY(move_tokens(x, job->targets, job->rows, micro, err));
+    if (job->further >= 0)
+        SN_TRY(move_tokens(x, job->further, sn_job_further(job) * job->rows, micro, err));
     if (job->sets >= 0)
         SN_TRY(move_tokens(x, job->sets, job->rows, micro, err));
     if (job->starts >= 0)

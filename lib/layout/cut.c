@@ -48,6 +48,8 @@ static const struct {
     {"ffn.shared_gate", ROUTER},
     {"ffn.router", ROUTER},
     {"ffn.experts", EXPERTS},
+    {"mtp.embed", WORDS},
+    {"mtp.head", HEAD},
     {"head", HEAD},
 };
 

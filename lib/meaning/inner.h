@@ -12,7 +12,16 @@
 #include "lib/program/opinfo.h"
 
 /* Sums that a rank adds up over a step, in the scalars block. */
-enum { SN_TOLD_LOSS, SN_TOLD_BALANCE, SN_TOLD_Z, SN_TOLD_SQ_NORM, SN_TOLD_LOAD, SN_TOLD_SETS, SN_NTOLD };
+enum {
+    SN_TOLD_LOSS,
+    SN_TOLD_BALANCE,
+    SN_TOLD_Z,
+    SN_TOLD_SQ_NORM,
+    SN_TOLD_LOAD,
+    SN_TOLD_SETS,
+    SN_TOLD_BESIDE,
+    SN_NTOLD
+};
 enum { SN_STARTS_NUMBER = 103 }; /* of what stands for the rows of a batch's starts */
 
 /* What is sent and has not been taken by all. */

@@ -263,7 +263,8 @@ static enum sn_status compare_told(const struct sn_meaning *m)
 {
     static const char *const of[SN_NTOLD] = {"the loss is", "routers' losses are",
                                              "routers' losses are", "the gradients' norm is",
-                                             "the experts' load is", "losses of sets are"};
+                                             "the experts' load is", "losses of sets are",
+                                             "the loss of tokens further on is"};
     for (int k = 0; k < SN_NTOLD; k++)
         if (m->rank[0].told[k] != m->told[k])
             return sn_fail(m->err, SN_EFAIL, "%s: %s not over everything once",

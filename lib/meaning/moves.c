@@ -380,7 +380,7 @@ enum sn_status sn_agree(const struct sn_visit *s, bool *blocked)
             return sn_visit_no_memory(s);
         memcpy(x->told, r->told, sizeof(x->told));
         if (!sn_job_is_first(r->job, r->job->same_loss))
-            x->told[SN_TOLD_LOSS] = x->told[SN_TOLD_SETS] = 0;
+            x->told[SN_TOLD_LOSS] = x->told[SN_TOLD_SETS] = x->told[SN_TOLD_BESIDE] = 0;
         x->told[SN_TOLD_LOAD] = load_of(s);
         r->agrees = true;
     }

@@ -269,8 +269,10 @@ static enum sn_status put_gradient(struct sn_meaning *m, struct sn_rank *r, int 
 }
 
 /* Token ids, targets, or starts, which every context rank has of whole samples, of all micro-batches
- * (lib/data/loader.h says who has which). */
-static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf, uint64_t value)
+ * (lib/data/loader.h says who has which). kinds: of numbers, one after another in each micro-batch, each with a
+ * name of its own. */
+static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf, int kinds,
+                                int name)
 {
     const struct sn_config *c = m->is_reference ? r->job->config : m->config;
     const struct sn_layout_config *l = &c->layout;
@@ -280,11 +282,11 @@ static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf
                                  .zigzag = l->context > 1 && l->context_kind == SN_CONTEXT_RING};
     int64_t per_sample = sn_rows_per_sample(&a), at = 0, cols = r->program->bufs[buf].cols;
     struct sn_slabs *held = &r->held[r->first_held[buf]];
-    for (int micro = 0; micro < r->program->micros; micro++)
+    for (int block = 0; block < r->program->micros * kinds; block++)
         for (int i = 0; i < l->micro_batch; i++)
             for (int64_t row = 0, n; row < per_sample; row += n, at += n) {
-                int64_t from = sn_position(&a, a.context_rank, row);
-                int64_t sample = ((int64_t)micro * l->data + r->job->group_index[SN_GROUP_DATA]) *
+                int64_t from = sn_position(&a, a.context_rank, row), micro = block / kinds;
+                int64_t sample = (micro * l->data + r->job->group_index[SN_GROUP_DATA]) *
                                      l->micro_batch +
                                  i;
                 for (n = 1;
@@ -294,7 +296,7 @@ static enum sn_status put_batch(struct sn_meaning *m, struct sn_rank *r, int buf
                                     .rows = n,
                                     .cols = cols,
                                     .ld = cols,
-                                    .value = value,
+                                    .value = sn_field_of((uint64_t)(name + block % kinds)),
                                     .space = {SN_SPACE_TOKENS, SN_SPACE_FIXED},
                                     .first = {sample * a.seq + from, 0}};
                 sn_slabs_put(held, &m->spaces, &t);
@@ -354,13 +356,14 @@ enum sn_status sn_rank_begin(struct sn_meaning *m, struct sn_rank *r)
     }
     sn_free(value);
     if (st == SN_OK)
-        st = put_batch(m, r, j->ids, sn_field_of(101));
+        st = put_batch(m, r, j->ids, 1, 101);
     if (st == SN_OK)
-        st = put_batch(m, r, j->targets, sn_field_of(102));
+        st = put_batch(m, r, j->targets, 1, 102);
     if (st == SN_OK && j->sets >= 0)
-        st = put_batch(m, r, j->sets, sn_field_of(104));
+        st = put_batch(m, r, j->sets, 1, 104);
     if (st == SN_OK && j->features >= 0)
         st = put_features(m, r);
-    return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, sn_field_of(SN_STARTS_NUMBER))
-                                         : st;
+    if (st == SN_OK && j->further >= 0)
+        st = put_batch(m, r, j->further, sn_job_further(j), 105);
+    return st == SN_OK && j->starts >= 0 ? put_batch(m, r, j->starts, 1, SN_STARTS_NUMBER) : st;
 }

@@ -163,7 +163,7 @@ static enum sn_status tell_loss(const struct sn_visit *s, const struct sn_zip *r
 {
     struct sn_slabs losses = {0};
     sn_map(rows, sn_name(SN_OP_CROSS_ENTROPY, 0), &losses);
-    add_told(s, SN_TOLD_LOSS, &losses);
+    add_told(s, s->op->attr.vocab.weight > 0 ? SN_TOLD_BESIDE : SN_TOLD_LOSS, &losses);
     enum sn_status st = sn_write(s, SN_CROSS_ENTROPY_ROW_LOSS, &losses);
     if (st == SN_OK && sn_has_in(s, SN_CROSS_ENTROPY_SETS))
         st = tell_sets(s, &losses);
@@ -195,6 +195,7 @@ static enum sn_status gradients(const struct sn_visit *s, struct sn_zip *rows)
     if (st == SN_OK)
         st = check_words(s, &logits);
     uint64_t name = sn_name_float(sn_name(SN_OP_CROSS_ENTROPY, 1), s->op->attr.vocab.z_loss);
+    name = sn_name_float(name, s->op->attr.vocab.weight);
     widen(rows, name, s->op->in[SN_CROSS_ENTROPY_LOGITS].cols, &of_rows);
     sn_zip_begin(&z, &logits);
     if (st == SN_OK)

@@ -1,6 +1,8 @@
 /*
  * families.c - what a model computes: one block, with the choices that its family's traits make
  * (lib/config/family.h). Experts in place of the feed-forward part are in experts.c.
+ *
+ * Longer than 500 lines because layers and blocks behind them are made of the same parts.
  */
 #include "lib/model/build.h"
 
@@ -41,6 +43,8 @@ static int single(struct sn_model_builder *b, int64_t rows, int64_t cols, enum s
 /* The layer whose weights this layer uses. */
 static int owner(const struct sn_model_builder *b)
 {
+    if (b->layer >= b->config->layers)
+        return b->layer;
     return b->layer - b->layer % b->config->share_layers;
 }
 
@@ -125,7 +129,7 @@ uint32_t sn_model_site(const struct sn_model_builder *b, uint32_t which)
 
 uint32_t sn_model_sites(const struct sn_model_config *c)
 {
-    return 4u * ((uint32_t)c->layers + 1u);
+    return 4u * ((uint32_t)sn_model_blocks(c) + 1u);
 }
 
 static int dropout(struct sn_model_builder *b, int x, uint32_t which, const char *point)
@@ -182,8 +186,8 @@ static int wide_norms(struct sn_model_builder *b, int qkv, int64_t q, int64_t kv
 /* Does this layer rotate? */
 static bool turns(const struct sn_model_builder *b)
 {
-    int every = b->config->no_rope_every;
-    return b->traits->positions == SN_ROTARY && !(every > 0 && (b->layer + 1) % every == 0);
+    int every = b->config->no_rope_every, like = sn_layer_like(b->config, b->layer);
+    return b->traits->positions == SN_ROTARY && !(every > 0 && (like + 1) % every == 0);
 }
 
 /* What q and k are before they are rotated: with norms of their heads, where the family has them. */
@@ -229,13 +233,13 @@ static int rotated(struct sn_model_builder *b, int qkv, int64_t cols)
     return y;
 }
 
-/* x W^T, of a matrix that is one tensor. */
+/* x W^T, of a matrix that is one tensor, without a bias. */
 static int product(struct sn_model_builder *b, int x, int64_t cols, int64_t rows, const char *point)
 {
     struct sn_param w =
         param(cols, SN_INIT_NORMAL, b->config->init_std, "layers.%d.%s.weight", owner(b), point);
     sn_model_tensor(b, &w, rows, "layers.%d.%s.weight", owner(b), point);
-    return linear(b, SN_LINEAR_QKV, x, &w, point);
+    return linear(b, SN_LINEAR_NONE, x, &w, point);
 }
 
 /* q | k | v of latents c (DeepSeek-AI, arXiv 2405.04434, 2.1), of which norms have an eps of their own:
@@ -440,23 +444,67 @@ static int embedding(struct sn_model_builder *b, int *table)
     return dropout(b, x, 0, "embed.drop");
 }
 
+/* The head: logits of x, and their loss. depth: as struct sn_node has it. */
+static void predict(struct sn_model_builder *b, int x, int table, int depth)
+{
+    const struct sn_model_config *c = b->config;
+    x = scale(b, x, c->logits_divisor > 0 ? 1 / c->logits_divisor : 1,
+              depth ? "mtp.head.scale" : "head.scale");
+    int head = c->tied_embeddings
+                   ? table
+                   : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "head.weight");
+    int loss = sn_model_value(b, 1);
+    struct sn_node *n = depth ? sn_model_node(b, SN_NODE_HEAD_LOSS, "l%d.mtp.head", b->layer)
+                              : sn_model_node(b, SN_NODE_HEAD_LOSS, "head");
+    n->in[0] = x;
+    n->out = loss;
+    n->param[0] = head;
+    n->depth = depth;
+    n->attr.vocab.cap = (float)c->logit_cap;
+    n->attr.vocab.weight = depth ? (float)(b->train->mtp_loss / c->mtp) : 0;
+}
+
+/* What the embedding gives for the token `depth` further on. */
+static int embed_further(struct sn_model_builder *b, int ids, int table, int depth)
+{
+    struct sn_node *n;
+    int x = unary(b, SN_NODE_EMBED, ids, b->config->hidden, "mtp.embed", &n);
+    n->param[0] = table;
+    n->depth = depth;
+    return scale(b, x, embed_scale(b), "mtp.embed.scale");
+}
+
+/* Multi-token prediction (DeepSeek-AI, "DeepSeek-V3", arXiv 2412.19437, 2.2) of depth k: a block on
+ *
+ *   h' = M [norm(e) | norm(h)] = M_e norm(e) + M_h norm(h)
+ *
+ * with e of token i + k and h what the head reads of the model (k = 1) or of the block before: behind its norm, as
+ * Megatron-LM and transformers have it. The head predicts token i + k + 1 of what the block gives, after a norm
+ * of its own. That is the value here. */
+static int further(struct sn_model_builder *b, int h, int ids, int table, int depth)
+{
+    int64_t d = b->config->hidden;
+    int e = norm(b, embed_further(b, ids, table, depth), "mtp.embed_norm");
+    e = product(b, e, d, d, "mtp.embed_proj");
+    h = product(b, norm(b, h, "mtp.hidden_norm"), d, d, "mtp.hidden_proj");
+    h = norm(b, block(b, add(b, h, e, "mtp.add")), "mtp.norm");
+    predict(b, h, table, depth);
+    return h;
+}
+
 void sn_family_build(struct sn_model_builder *b)
 {
     const struct sn_model_config *c = b->config;
-    int table;
+    int table, ids = 0;
     int x = embedding(b, &table);
     for (b->layer = 0; b->layer < c->layers; b->layer++)
         x = block(b, sn_prompt_build(b, x));
     b->layer = -1;
     x = norm(b, x, "final_norm");
-    x = scale(b, x, c->logits_divisor > 0 ? 1 / c->logits_divisor : 1, "head.scale");
-    int head = c->tied_embeddings
-                   ? table
-                   : single(b, c->vocab, c->hidden, SN_INIT_NORMAL, c->init_std, "head.weight");
-    int loss = sn_model_value(b, 1);
-    struct sn_node *n = sn_model_node(b, SN_NODE_HEAD_LOSS, "head");
-    n->in[0] = x;
-    n->out = loss;
-    n->param[0] = head;
-    n->attr.vocab.cap = (float)c->logit_cap;
+    predict(b, x, table, 0);
+    for (int depth = 1; depth <= c->mtp; depth++) {
+        b->layer = c->layers + depth - 1;
+        x = further(b, x, ids, table, depth);
+    }
+    b->layer = -1;
 }

@@ -250,7 +250,7 @@ int sn_model_tensor_count(const struct sn_model *m)
 
 int sn_expert_layers(const struct sn_model_config *c)
 {
-    return sn_expert_layers_before(c, c->layers);
+    return sn_expert_layers_before(c, sn_model_blocks(c));
 }
 
 static double elements(const struct sn_model *m, int param)

@@ -79,6 +79,7 @@ struct sn_node {
     enum sn_node_kind kind;
     char point[64]; /* "l3.attn.qkv" */
     int layer;      /* -1 before the first and after the last block */
+    int depth;      /* EMBED, HEAD_LOSS: of the tokens so many further on (model.mtp) */
     int in[SN_NODE_INS]; /* values; -1: none. Value 0 is the token ids */
     int out;        /* value */
     int param[2];   /* -1: none */

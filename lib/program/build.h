@@ -138,11 +138,15 @@ struct sn_emit {
     struct sn_under_way under_way;     /* of experts' tokens in chunks */
 };
 
-/* The unit of a node: its layer, -1 before the first block, `layers` after the last. */
+/* The unit of a node: its layer, -1 before the first block, `layers` after the last: blocks of model.mtp are
+ * of the head's unit. */
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n);
+/* An operation's `layer`, of a node; and of what unit such an operation is. */
+int sn_op_layer(const struct sn_job *j, const struct sn_node *n);
+int sn_unit_of_op(const struct sn_job *j, int layer);
 /* How many shards a parameter (-1: none) has here; they begin at first_shard[param]. */
 int sn_param_shards(const struct sn_job *j, int param);
-/* Is the node in this rank's part of p->scope? */
+/* Is the node in this rank's part of p->scope? Blocks of model.mtp are of training alone. */
 bool sn_node_is_here(const struct sn_emit *e, int node);
 
 /* Views of a shard's weights: as a matrix, or as one row. */
@@ -369,6 +373,10 @@ struct sn_attr sn_localised(const struct sn_emit *e, const struct sn_node *n);
 /* Rows of what there is for each token, the ids or the targets, from row `row` of a micro-batch
  * on. */
 struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int64_t rows);
+/* The same of ids (or targets) for a node: of its depth. */
+struct sn_view sn_ids_of(const struct sn_emit *e, const struct sn_node *n);
+struct sn_view sn_targets_of(const struct sn_emit *e, const struct sn_node *n, int64_t row,
+                             int64_t rows);
 /* For each token of a micro-batch's samples, which are whole on every context rank, the first key that
  * its query sees; absent where documents of a sample see each other, and in what generates. */
 struct sn_view sn_starts(const struct sn_emit *e);

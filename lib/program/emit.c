@@ -8,14 +8,27 @@
 
 int sn_unit_of(const struct sn_job *j, const struct sn_node *n)
 {
-    /* Of the nodes without a layer: the middle of the list lies in a block,
-     * whatever stands around. */
-    bool after = n->kind == SN_NODE_HEAD_LOSS || n > &j->model->nodes[j->model->n_nodes / 2];
-    return n->layer >= 0 ? n->layer : after ? j->config->model.layers : -1;
+    const struct sn_node *block = j->model->nodes; /* the first of one */
+    int layers = j->config->model.layers;
+    while (block->layer < 0)
+        block++;
+    return n->layer >= 0 ? sn_unit_of_op(j, n->layer) : n > block ? layers : -1;
+}
+
+int sn_unit_of_op(const struct sn_job *j, int layer)
+{
+    return layer < j->config->model.layers ? layer : j->config->model.layers;
+}
+
+int sn_op_layer(const struct sn_job *j, const struct sn_node *n)
+{
+    return n->layer < j->config->model.layers ? sn_unit_of(j, n) : n->layer + 1;
 }
 
 bool sn_node_is_here(const struct sn_emit *e, int node)
 {
+    if (!e->train && e->job->model->nodes[node].layer >= e->job->config->model.layers)
+        return false;
     return e->job->module_of_node[node] ==
            e->p->scope.virtual_stage * e->job->stages + e->job->stage;
 }

@@ -374,7 +374,7 @@ static void read_current_weights(const struct sn_emit *e, struct sn_op *f)
     }
 }
 
-/* First operation of the unit that ends with operation i. */
+/* First operation of the unit, or of its block of model.mtp, that ends with operation i. */
 static int unit_begin(const struct sn_emit *e, int first_op, int i)
 {
     int unit = e->p->ops[i].layer;
@@ -392,7 +392,7 @@ void sn_emit_backward(struct sn_emit *e, int first_op, int n_ops)
             e->unit_end = begin;
             e->unit_begin = begin = unit_begin(e, first_op, i);
             e->p->layer = f.layer;
-            sn_zero_enter(e, f.layer, true);
+            sn_zero_enter(e, sn_unit_of_op(e->job, f.layer), true);
             while (e->n_copied > 0)
                 e->again[e->copied[--e->n_copied]] = -1;
         }

@@ -37,6 +37,28 @@ struct sn_view sn_token_rows(const struct sn_emit *e, int buf, int64_t row, int6
     return v;
 }
 
+/* The which-th of sn_job_further(). */
+static struct sn_view further_rows(const struct sn_emit *e, int which, int64_t row, int64_t rows)
+{
+    struct sn_view v = sn_view_rows(e->p, e->job->further, which * e->job->rows + row, rows);
+    v.index = SN_AT_MICRO;
+    v.stride = sn_job_further(e->job) * e->job->rows;
+    return v;
+}
+
+struct sn_view sn_ids_of(const struct sn_emit *e, const struct sn_node *n)
+{
+    return n->depth ? further_rows(e, n->depth - 1, 0, e->job->rows)
+                    : sn_token_rows(e, e->job->ids, 0, e->job->rows);
+}
+
+struct sn_view sn_targets_of(const struct sn_emit *e, const struct sn_node *n, int64_t row,
+                             int64_t rows)
+{
+    return n->depth ? further_rows(e, e->job->config->model.mtp + n->depth - 1, row, rows)
+                    : sn_token_rows(e, e->job->targets, row, rows);
+}
+
 struct sn_view sn_starts(const struct sn_emit *e)
 {
     const struct sn_job *j = e->job;
@@ -63,7 +85,7 @@ static void lower_embed(struct sn_emit *e, const struct sn_node *n)
     struct sn_placement give = sn_cut_of(e->job, n->point).give;
     int y = sn_result(e, n, e->job->shards[shard].cols, give);
     struct sn_op *op = sn_op_add(e->p, SN_OP_EMBED, "%s", n->point);
-    op->in[SN_EMBED_IDS] = sn_token_rows(e, e->job->ids, 0, e->job->rows);
+    op->in[SN_EMBED_IDS] = sn_ids_of(e, n);
     op->in[SN_EMBED_W] = sn_weight(e, shard);
     op->in[SN_EMBED_P] =
         n->param[1] < 0 ? sn_no_view : sn_weight(e, e->job->first_shard[n->param[1]]);
@@ -420,8 +442,8 @@ void sn_lower_vstage(struct sn_emit *e)
     for (int i = 0; i < m->n_nodes && !e->p->failed; i++) {
         if (!sn_node_is_here(e, i))
             continue;
-        e->p->layer = sn_unit_of(e->job, &m->nodes[i]);
-        sn_zero_enter(e, e->p->layer, false);
+        e->p->layer = sn_op_layer(e->job, &m->nodes[i]);
+        sn_zero_enter(e, sn_unit_of(e->job, &m->nodes[i]), false);
         lower[m->nodes[i].kind](e, &m->nodes[i]);
     }
 }

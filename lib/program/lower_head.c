@@ -13,6 +13,8 @@
  *
  *   dx = dlogits W      dW += dlogits^T x
  *
+ * The head of a block of model.mtp is this one, with targets further on and a weight.
+ *
  * Ranks that share the table hold words first .. first + V/P - 1 each: a row's maximum, sum and
  * target logit are found on each rank and gathered (three numbers a row), so that only they travel
  * (Shoeybi et al., arXiv 1909.08053, 3).
@@ -105,7 +107,7 @@ static void block(const struct head *h, int64_t row, int64_t rows)
     int dlogits = grads ? sn_buffer_add(p, SN_CLASS_TEMP, j->dtype, rows, h->w.rows, "dlogits.%lld",
                                         (long long)row)
                         : -1;
-    struct sn_view targets = sn_token_rows(h->e, j->targets, row, rows);
+    struct sn_view targets = sn_targets_of(h->e, h->n, row, rows);
     struct sn_view parts = parts_of_all(h, logits, targets);
     op = sn_op_add(p, SN_OP_CROSS_ENTROPY, "%s.loss", h->n->point);
     op->in[SN_CROSS_ENTROPY_LOGITS] = sn_view_all(p, logits);
@@ -168,8 +170,9 @@ void sn_lower_head(struct sn_emit *e, const struct sn_node *n)
         h.attr.exact = (struct sn_exact_attr){
             SN_EXACT_LOSSES, .depth = (int32_t)(words / sn_config_term_parts(words, words))};
     }
-    h.attr.vocab.z_loss = e->train ? (float)e->job->config->train.z_loss : 0;
-    h.attr.vocab.sets = e->train ? sn_told_sets(&e->job->config->data) : 0;
+    bool told = e->train && n->depth == 0; /* of what is no loss of the model: the gradient alone */
+    h.attr.vocab.z_loss = told ? (float)e->job->config->train.z_loss : 0;
+    h.attr.vocab.sets = told ? sn_told_sets(&e->job->config->data) : 0;
     h.attr.vocab.words = e->job->config->model.vocab;
     h.attr.vocab.first = e->job->shards[shard].tensor[0].from;
     if (e->generate) {

@@ -356,7 +356,7 @@ int sn_agree_words(const struct sn_op *op)
     int coded = op->attr.stream.levels ? SN_NAGREE_CODED : 0;
     int exact = op->attr.exact.of != SN_EXACT_NONE ? SN_NAGREE_EXACT : 0;
     int more = coded + exact + (op->attr.vocab.z_loss != 0 ? SN_NAGREE_HEAD_Z : 0) +
-               op->attr.vocab.sets;
+               (op->attr.vocab.weight != 0 ? SN_NAGREE_BESIDE : 0) + op->attr.vocab.sets;
     if (op->attr.experts.count)
         return SN_NAGREE + (int)op->attr.experts.rows + more;
     return more ? SN_NAGREE + more : SN_NAGREE_DENSE;
@@ -366,7 +366,9 @@ int sn_agreed_words(const struct sn_config *c)
 {
     struct sn_op op = {
         .attr.experts = {.count = c->model.experts.count, .rows = sn_expert_load_words(&c->model)},
-        .attr.vocab = {.z_loss = (float)c->train.z_loss, .sets = sn_told_sets(&c->data)},
+        .attr.vocab = {.z_loss = (float)c->train.z_loss,
+                       .weight = (float)c->model.mtp,
+                       .sets = sn_told_sets(&c->data)},
         .attr.exact.of = sn_config_exact(c) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE};
     return sn_agree_words(&op);
 }

@@ -23,7 +23,7 @@ double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c)
         const struct sn_node *n = &m->nodes[i];
         double cost = n->kind == SN_NODE_ATTENTION ? (double)sn_model_query_width(c) * c->seq
                                                    : sn_node_multiplies(m, c, n);
-        if (n->kind == SN_NODE_HEAD_LOSS)
+        if (n->kind == SN_NODE_HEAD_LOSS || n->layer >= c->layers)
             head += cost;
         else
             blocks += cost;

@@ -193,7 +193,7 @@ struct sn_op {
     enum sn_acc_rule acc[SN_MAX_OUT];
     struct sn_attr attr;
     int id;                 /* unique in its program; stays when passes move the operation */
-    int layer;              /* of the model; -1 before and after the blocks */
+    int layer; /* of the model; -1 before the blocks, their number after, more in those of model.mtp */
     unsigned only;          /* bit g: runs only on member 0 of group g */
     unsigned in_first;      /* bit i: input i is there only on members 0 of all groups of */
     unsigned first_of;      /* this, of which bit g is group g; elsewhere it is absent */
@@ -358,6 +358,7 @@ struct sn_job {
     int ids, targets, starts, scalars, staging; /* buffers; starts: sn_starts() of build.h, or -1 */
     int features;   /* of the samples of each micro-batch, whole on every rank (train.prompt); -1 */
     int sets;       /* which set of data each token is of; -1: nobody asks */
+    int further;    /* with model.mtp ids and targets of each depth (sn_job_further), else -1 */
     bool scores;    /* sn_job_env */
     bool keeps_past, generates; /* sn_job_env */
     int past;       /* buffers, one for each attention here, in the model's order: [S, k | v]; -1 */
@@ -457,7 +458,7 @@ bool sn_experts_outside_data(const struct sn_layout_config *l);
 /* The grid of a resolved layout. */
 enum sn_status sn_job_grid(struct sn_grid *out, const struct sn_config *c, struct sn_err *err);
 
-/* Multiply-adds of the head in units of one block's: what `split: auto` counts it for. */
+/* Multiply-adds of the head, and of model.mtp's blocks, in units of one block's: what `split: auto` counts it for. */
 double sn_head_layers(const struct sn_model *m, const struct sn_model_config *c);
 void sn_job_memory(const struct sn_job *j, struct sn_memory_plan *out);
 /* Tokens of the samples of a micro-batch, whole on every context rank. */
@@ -469,6 +470,12 @@ static inline int64_t sn_job_starts(const struct sn_job *j)
 static inline int64_t sn_job_feature_rows(const struct sn_job *j)
 {
     return j->config->layout.micro_batch * sn_prompt_entry(&j->config->train.prompt);
+}
+/* For each token of a micro-batch so many numbers in `further`, micro-batch after micro-batch: of all tokens
+ * ids 1, 2, .. further on, and targets of these. */
+static inline int sn_job_further(const struct sn_job *j)
+{
+    return 2 * j->config->model.mtp;
 }
 /* The total of what is told. */
 void sn_memory_add_up(struct sn_memory_plan *m);

@@ -27,7 +27,7 @@ static bool may_repeat(const struct again *a, const struct sn_op *op)
 {
     enum sn_recompute mode = a->e->job->config->layout.recompute;
     enum sn_may_repeat repeat = sn_op_row(op->kind)->repeat;
-    if (op->layer < 0 || op->layer >= a->e->job->config->model.layers || op->extra)
+    if (op->layer < 0 || op->layer == a->e->job->config->model.layers || op->extra)
         return false;
     if (repeat == SN_REPEAT_NEVER || (repeat == SN_REPEAT_OUT && op->attr.inverse))
         return false;

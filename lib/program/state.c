@@ -114,7 +114,8 @@ static void experts_load(struct sn_job *j, struct sn_program *p)
         sn_buffer_add(p, SN_CLASS_SCALARS, SN_F64, 1,
                       SN_NAGREE + words + sets + (sn_job_agrees_on_codecs(j) ? SN_NAGREE_CODED : 0) +
                           (sn_config_exact(j->config) ? SN_NAGREE_EXACT : 0) +
-                          (j->config->train.z_loss > 0 ? SN_NAGREE_HEAD_Z : 0),
+                          (j->config->train.z_loss > 0 ? SN_NAGREE_HEAD_Z : 0) +
+                          (j->config->model.mtp > 0 ? SN_NAGREE_BESIDE : 0),
                       "agreed");
 }
 
@@ -126,7 +127,9 @@ static void past(struct sn_job *j, struct sn_program *p)
     j->past = j->keeps_past ? p->n_bufs : -1;
     for (int i = 0; i < m->n_nodes && j->keeps_past; i++) {
         const struct sn_attention_attr *a = &m->nodes[i].attr.attention;
-        if (m->nodes[i].kind == SN_NODE_ATTENTION && j->module_of_node[i] % j->stages == j->stage)
+        bool here = m->nodes[i].layer < j->config->model.layers &&
+                    j->module_of_node[i] % j->stages == j->stage;
+        if (m->nodes[i].kind == SN_NODE_ATTENTION && here)
             (void)sn_buffer_add(p, SN_CLASS_PAST, j->dtype, j->config->model.seq,
                                 heads * (a->head_dim + sn_v_dim(a)), "%s.past", m->nodes[i].point);
     }
@@ -140,10 +143,13 @@ void sn_state_buffers(struct sn_job *j, struct sn_program *p)
     int64_t batch = j->rows * p->micros;
     j->ids = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "ids");
     j->targets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "targets");
-    j->starts = j->sets = j->features = -1;
+    j->starts = j->sets = j->features = j->further = -1;
     if (j->config->train.prompt.rows > 0)
         j->features = sn_buffer_add(p, SN_CLASS_BATCH, SN_F32, sn_job_feature_rows(j) * p->micros,
                                     j->config->train.prompt.size, "features");
+    if (sn_job_further(j) > 0)
+        j->further =
+            sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch * sn_job_further(j), 1, "further");
     if (sn_told_sets(&j->config->data) > 0)
         j->sets = sn_buffer_add(p, SN_CLASS_BATCH, SN_I32, batch, 1, "sets");
     int columns = sn_starts_columns(j->config);

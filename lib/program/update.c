@@ -252,6 +252,7 @@ void sn_emit_update(struct sn_job *j, struct sn_program *p)
     op->attr.experts.rows = sn_expert_load_words(&j->config->model);
     op->attr.stream.levels = sn_job_agrees_on_codecs(j);
     op->attr.vocab.z_loss = (float)j->config->train.z_loss;
+    op->attr.vocab.weight = (float)j->config->model.mtp;
     op->attr.vocab.sets = sn_told_sets(&j->config->data);
     op->attr.exact.of = sn_config_exact(j->config) ? SN_EXACT_WEIGHTS : SN_EXACT_NONE;
     op = sn_op_add(p, SN_OP_CLIP_SCALE, "clip_scale");

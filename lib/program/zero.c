@@ -121,10 +121,10 @@ bool sn_bucket_may_be_cached(const struct sn_job *j, const struct sn_bucket *b)
     return sn_weights_are_slices(&b->held) && j->group_size[b->sliced_over] > 1;
 }
 
-/* Is the embedding's table the head's, too, and here? */
+/* Is the embedding's table read by the last unit, too, and here? */
 static bool has_table_twice(const struct sn_job *j)
 {
-    return j->stages == 1 && j->config->model.tied_embeddings;
+    return j->stages == 1 && sn_model_table_is_shared(&j->config->model);
 }
 
 /* Units with weights of their own: layers may share them. number: of each unit, from -1 on; -1. */

@@ -16,7 +16,7 @@ enum { PAGE = 4096 };
 
 static bool has_table_twice(const struct sn_estimation *k)
 {
-    return k->pipe.stages == 1 && k->e->config.model.tied_embeddings;
+    return k->pipe.stages == 1 && sn_model_table_is_shared(&k->e->config.model);
 }
 
 /* Is it a layer whose weights another one has already? */

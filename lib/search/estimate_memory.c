@@ -211,11 +211,15 @@ static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t updat
     int64_t temp = 0, work = 0;
     const struct sn_coding *z = k->l->compress.coding;
     bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
+    bool mixes = sn_kinds_mix(k->e->of);
+    /* The head's unit is as large as a layer: in the model of one stage a layer with experts stands before it, and the
+     * embedding's gradient is complete with the embedding. */
+    bool ends_vary = k->e->config.model.mtp > 0 && (mixes || k->modules > 1);
     for (int at = 0; at < SN_NPLACES; at++) {
         if (!there[at])
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
-        bool neighbours_vary = k->pipe.virtual_stages > 1 || (sn_kinds_mix(k->e->of) && k->modules > 1);
+        bool neighbours_vary = k->pipe.virtual_stages > 1 || (mixes && k->modules > 1) || ends_vary;
         bool lean = neighbours_vary || coded || k->keeps; /* few units may gather any */
         const int64_t(*of)[SN_NPLACES] = lean ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)

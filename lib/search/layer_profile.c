@@ -76,7 +76,8 @@ void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t
 
 struct sn_extent sn_extent_of(struct sn_kinds k, int begin, int layers)
 {
-    const struct sn_model_config m = {.experts = {.count = 1, .every = k.every, .from = k.from}};
+    const struct sn_model_config m = {.layers = begin + layers,
+                                      .experts = {.count = 1, .every = k.every, .from = k.from}};
     struct sn_extent x = {.layers = layers};
     if (k.every > 0) {
         x.experts =

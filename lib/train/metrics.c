@@ -195,6 +195,8 @@ enum sn_status sn_metrics_step(struct sn_metrics *m, const struct sn_step_report
     add_set_losses(f, r);
     if (!isnan(r->head_z))
         number(f, "head_z_loss", r->head_z);
+    if (!isnan(r->mtp))
+        number(f, "mtp_loss", r->mtp);
     if (r->has_aux_loss)
         number(f, "aux_loss", r->aux_loss);
     if (r->has_z_loss)

@@ -34,6 +34,7 @@ struct sn_step_report {
     int n_set_losses; /* sets of data.train of which the step had something to predict; 0: one set is all */
     struct sn_set_loss set_loss[SN_SETS_MAX];
     double head_z; /* mean square of the logits' log-sum-exp; NaN without train.z_loss */
+    double mtp; /* mean loss of the blocks of model.mtp, over the loss's targets; NaN: there are none */
     int64_t tokens; /* cumulative */
     int64_t step_tokens;
     double step_time;                       /* seconds */

@@ -45,6 +45,7 @@ static enum sn_status open_sets(struct opening *o, struct sn_open_files *files, 
     SN_TRY(sn_data_fit_of(&t->fit, c, &t->train_data, &t->valid_data, err));
     t->train = sn_trainer_loader(t, &t->train_data);
     t->valid = sn_trainer_loader(t, &t->valid_data);
+    t->valid.further = NULL; /* which evaluation does not read */
     SN_TRY(sn_trainer_check_evaluation(t, err));
     return sn_exec_has_idle(t->exec) ? sn_ahead_open(&t->ahead, &t->train, t->exec, t->job, err)
                                      : SN_OK;

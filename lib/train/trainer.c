@@ -43,6 +43,8 @@ struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_c
         .ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
         .targets = sn_exec_address(t->exec, &t->job->train, t->job->targets),
         .sets = t->job->sets < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->sets),
+        .further =
+            t->job->further < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->further),
         .starts =
             t->job->starts < 0 ? NULL : sn_exec_address(t->exec, &t->job->train, t->job->starts),
         .features = t->job->features < 0
@@ -67,7 +69,8 @@ static enum sn_status build(struct sn_trainer *t, struct sn_err *err)
     SN_TRY(sn_exec_create_on(&t->exec, t->job, t->env.comm, t->env.accelerator, err));
     t->summaries =
         sn_alloc_n(t->env.comm->rank == 0 ? (size_t)t->env.comm->size : 1, sizeof(*t->summaries));
-    t->sample = sn_alloc_n(2 * (size_t)c->model.seq, sizeof(*t->sample));
+    t->sample = sn_alloc_n((2 + (size_t)sn_job_further(t->job)) * (size_t)c->model.seq,
+                           sizeof(*t->sample));
     t->first_sample = sn_alloc_n((size_t)t->job->train.micros, sizeof(*t->first_sample));
     if (!t->summaries || !t->first_sample || !t->sample)
         return sn_fail(err, SN_ENOMEM, "trainer: no memory");
@@ -187,7 +190,8 @@ static void prepare_scalars(struct sn_trainer *t, int64_t step)
     s->lr = (float)sn_lr_at(c, step);
     s->clip = (float)c->optimizer.clip;
     s->tokens_in_step = (double)sn_batch_of(c, step) * t->env.config->model.seq;
-    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->head_z_sum = s->nonfinite = 0;
+    s->loss_sum = s->sq_norm = s->balance_sum = s->z_sum = s->head_z_sum = s->beside_sum = 0;
+    s->nonfinite = 0;
     memset(s->sq_exact, 0, sizeof(s->sq_exact));
     for (int i = 0; i < sn_told_sets(&t->env.config->data); i++)
         sn_set_losses(s)[i] = 0;
@@ -232,6 +236,9 @@ enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err
                 sn_batch_of(&c->train, step),
         .loss = t->env.pace ? NAN : s->loss_sum / s->targets_in_step,
         .head_z = c->train.z_loss > 0 && !t->env.pace ? s->head_z_sum / s->targets_in_step : NAN,
+        .mtp = c->model.mtp > 0 && !t->env.pace
+                   ? s->beside_sum / (s->targets_in_step * c->model.mtp)
+                   : NAN,
         .grad_norm = t->env.pace ? NAN : s->grad_norm,
         .lr = sn_lr_at(&c->train,
                        step), /* not the float that updates take: 1e-3 has 9 digits there */

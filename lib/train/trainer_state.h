@@ -102,7 +102,7 @@ struct sn_trainer {
     int64_t traffic[SN_NAXES];         /* planned, summed over ranks */
     int64_t sent_by_rank[SN_NAXES];    /* planned, this rank */
     struct sn_rank_summary *summaries; /* of all ranks; rank 0 */
-    int32_t *sample;                   /* room for ids and targets of one sample */
+    int32_t *sample;                   /* room for ids and targets of one sample, and sn_job_further() */
     struct sn_timing timed;
     struct sn_health health;
     struct sn_watching watching;

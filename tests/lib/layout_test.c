@@ -42,6 +42,7 @@ struct sn_config layout_config(enum sn_family family)
         .init_std = 0.05,
         .share_layers = 1};
     c.train.precision = SN_F32;
+    c.train.mtp_loss = 0.1;
     c.train.global_batch = 12;
     c.train.steps = 20;
     c.train.optimizer = (struct sn_optimizer_config){
@@ -81,7 +82,7 @@ struct place {
     struct sn_accelerator accelerator;
     struct sn_exec *exec;
     struct sn_state state;
-    int32_t *ids, *targets, *starts;
+    int32_t *ids, *targets, *starts, *further;
 };
 
 static bool failed(struct shared *s, const struct sn_err *err)
@@ -169,6 +170,8 @@ static bool begin(struct shared *s, struct place *p, int rank)
     p->targets = sn_exec_address(p->exec, &p->job->train, p->job->targets);
     p->starts =
         p->job->starts < 0 ? NULL : sn_exec_address(p->exec, &p->job->train, p->job->starts);
+    p->further =
+        p->job->further < 0 ? NULL : sn_exec_address(p->exec, &p->job->train, p->job->further);
     struct sn_scalars *x = sn_exec_scalars(p->exec);
     x->seed = s->config->run.seed;
     x->loss_scale = s->config->train.precision == SN_F16 ? 1024.0f : 1.0f;
@@ -245,6 +248,23 @@ static void fill_starts(const struct place *p, int64_t first_sample, int micro, 
     }
 }
 
+/* What blocks of model.mtp read for the token `at` of a sample: row `row` of a micro-batch of T. */
+static void fill_further(const struct place *p, int64_t sample, int64_t at, int micro, int64_t row)
+{
+    const struct sn_config *c = p->config;
+    int64_t rows = p->job->rows;
+    int depths = c->model.mtp;
+    int32_t *to = p->further + ((int64_t)micro * 2 * depths * rows + row);
+    for (int k = 1; k <= depths; k++) {
+        int64_t id = at + k < c->model.seq ? at + k : c->model.seq;
+        bool counts = at + k < c->model.seq && does_count(c, sample, at + k + 1);
+        for (int i = 1; i <= k; i++)
+            counts = counts && !begins(c, sample, at + i);
+        to[(k - 1) * rows] = token(c, sample, id);
+        to[(depths + k - 1) * rows] = counts ? token(c, sample, at + k + 1) : SN_NO_TARGET;
+    }
+}
+
 /* In pieces of `length` tokens. */
 static void fill(const struct place *p, int64_t first_sample, int micro, int length)
 {
@@ -262,6 +282,8 @@ static void fill(const struct place *p, int64_t first_sample, int micro, int len
             p->targets[row] = does_count(c, first_sample + b, at + 1)
                                   ? token(c, first_sample + b, at + 1)
                                   : SN_NO_TARGET;
+            if (p->further)
+                fill_further(p, first_sample + b, at, micro, b * rows + i);
         }
     fill_starts(p, first_sample, micro, length);
 }
@@ -303,7 +325,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     x->targets_in_step = count_targets(c, (int64_t)step * c->train.global_batch);
     x->step = step + 1;
     x->lr = (float)c->train.optimizer.lr;
-    x->loss_sum = x->sq_norm = 0;
+    x->loss_sum = x->beside_sum = x->sq_norm = 0;
     x->nonfinite = 0;
     if (sn_exec_run(p->exec, &p->job->train, first, &err) != SN_OK)
         return failed(s, &err);
@@ -321,7 +343,7 @@ static bool one_step(struct shared *s, struct place *p, struct sn_comm *comm, in
     if (s->out->see)
         s->out->see(s->out->seen, p->exec, p->job, step);
     if (comm->rank == 0) {
-        s->out->loss[step] = x->loss_sum / x->targets_in_step;
+        s->out->loss[step] = (x->loss_sum + x->beside_sum) / x->targets_in_step;
         s->out->norm[step] = x->grad_norm;
         note_load(s, p, step);
     }

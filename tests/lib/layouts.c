@@ -58,6 +58,8 @@ static const struct key defaults[] = {
     {TRAIN, "global_batch", "12"},
     {TRAIN, "ramp", NULL},
     {TRAIN, "z_loss", NULL},
+    {MODEL, "mtp", NULL},
+    {TRAIN, "mtp_loss", NULL},
     {TRAIN, "ema", NULL},
     {TRAIN, "groups", NULL},
     {TRAIN, "sparse", NULL},

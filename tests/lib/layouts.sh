@@ -71,7 +71,7 @@ layout_reference() { # line
     printf '%s\n' "$1" | awk '{
         data = micro = 1
         for (i = 2; i <= NF; i++) {
-            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|documents|loss|prefix|curriculum|precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup|seed|blend)=/)
+            if ($i ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|mtp|documents|loss|prefix|curriculum|precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|mtp_loss|ema|groups|sparse|mup|seed|blend)=/)
                 printf " %s", $i
             if ($i ~ /^data=/) data = substr($i, 6)
             if ($i ~ /^micro_batch=/) micro = substr($i, 13)
@@ -112,11 +112,11 @@ layout_file() { # line path output
                 apart[key] = substr($i, at + 1)
                 continue
             }
-            if (key ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap)$/)
+            if (key ~ /^(family|layers|hidden|heads|ffn|kv_heads|latent|dropout|tied_embeddings|experts|share_layers|head_dim|rope_scaling|no_rope_every|attention_scale|attention_bias|mlp_bias|dense_ffn|logit_cap|rope_local_theta|embed_scale|residual_scale|logits_divisor|sliding_window|global_every|score_cap|mtp)$/)
                 section = "model"
             if (key ~ /^(documents|loss|prefix|curriculum)$/)
                 section = "data"
-            if (key ~ /^(precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|ema|groups|sparse|mup)$/)
+            if (key ~ /^(precision|freeze|lora|prompt|optimizer|global_batch|ramp|z_loss|mtp_loss|ema|groups|sparse|mup)$/)
                 section = "train"
             value = substr($i, at + 1)
             put(section, key, key == "optimizer" ? "{kind: " value ", lr: 3.0e-4, weight_decay: 0.1, clip: 1.0}" : value)
@@ -158,7 +158,7 @@ layout_limit() { # line
 
 # All losses, gradient norms and validation losses of a run, one a line.
 layout_numbers() { # output
-    for layout_key in loss grad_norm val_loss; do
+    for layout_key in loss grad_norm val_loss mtp_loss; do
         metric "$layout_key" "$1/metrics.jsonl"
     done >"$1/numbers"
     sed -n 's/.*"set_losses": {\([^}]*\)}.*/\1/p' "$1/metrics.jsonl" | tr ',' '\n' | sed 's/.*: //' >>"$1/numbers"
@@ -186,7 +186,7 @@ layout_one() { # line
     layout_train "one$(layout_reference "$1")" "$one"
     is "one rank trains$(layout_reference "$1")" "$rc" 0
     layout_told=2 # numbers a step
-    case " $1 " in *' blend='*) layout_told=4 ;; esac
+    case " $1 " in *' blend='*) layout_told=4 ;; *' mtp='*) layout_told=3 ;; esac
     is "and tells of $layout_steps losses, as many norms and 2 validations" \
         "$(wc -l <"$one/numbers" | tr -d ' ')" $((layout_told * layout_steps + 2))
     ok "and learns" awk -v n="$layout_steps" 'NR == 1 { first = $1 } NR == n { exit !($1 < first) }' "$one/numbers"

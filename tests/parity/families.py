@@ -161,11 +161,50 @@ def make(at, kind, c, seed):
             if n.endswith("e_score_correction_bias"):
                 b.copy_(torch.randn_like(b) * 0.1)
     model.save_pretrained(at)
-    if kind == "deepseek_v3" and seed % 2:  # as published: with the block for multi-token prediction, which is left out
+    if kind == "deepseek_v3":  # as published: with the block for multi-token prediction
         file = os.path.join(at, "model.safetensors")
-        extra = {f"model.layers.{c['num_hidden_layers']}.eh_proj.weight": torch.randn(4, 8)}
-        save_file(load_file(file) | extra, file, metadata={"format": "pt"})
+        model.further = Further(model, c["num_hidden_layers"])
+        save_file(load_file(file) | model.further.published(model), file, metadata={"format": "pt"})
     return model.eval()
+
+
+class Further(torch.nn.Module):
+    """DeepSeek-V3's block behind the last layer (arXiv 2412.19437, 2.2), of transformers' own layer."""
+
+    def __init__(self, model, layer):
+        super().__init__()
+        last, d = model.model.layers[-1], model.config.hidden_size
+        norm = type(model.model.norm)
+        self.at = f"model.layers.{layer}."
+        self.enorm, self.hnorm = norm(d, model.config.rms_norm_eps), norm(d, model.config.rms_norm_eps)
+        self.eh_proj = torch.nn.Linear(2 * d, d, bias=False)
+        self.block = type(last)(model.config, layer)
+        self.shared_head = torch.nn.ModuleDict({"norm": norm(d, model.config.rms_norm_eps)})
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(torch.randn_like(p) * (p.shape[-1] ** -0.5 if p.dim() > 1 else 0.2) + (p.dim() == 1))
+            for n, b in self.named_buffers():
+                b.copy_(torch.randn_like(b) * 0.1 if n.endswith("e_score_correction_bias") else b)
+
+    def named(self, tensors):
+        """As files have them."""
+        return split({self.at + n.removeprefix("block."): t.detach().clone() for n, t in tensors})
+
+    def published(self, model):
+        state = self.named(self.state_dict().items())
+        return state | {self.at + "embed_tokens.weight": model.model.embed_tokens.weight.detach().clone(),
+                        self.at + "shared_head.head.weight": model.lm_head.weight.detach().clone()}
+
+    def loss(self, model, batch):
+        """Over all of the positions; the last one has no target."""
+        h = model.model(input_ids=batch[:, :-1]).last_hidden_state
+        ids, s = batch[:, 1:], h.shape[1]
+        x = self.eh_proj(torch.cat([self.enorm(model.model.embed_tokens(ids)), self.hnorm(h)], -1))
+        at = torch.arange(s)[None]
+        mask = torch.full((s, s), torch.finfo(h.dtype).min, dtype=h.dtype).triu(1)[None, None]
+        x = self.block(x, attention_mask=mask, position_ids=at, position_embeddings=model.model.rotary_emb(x, position_ids=at))
+        logits = model.lm_head(self.shared_head["norm"](x))[:, :-1]
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 2:].flatten(), reduction="sum") / h[..., 0].numel()
 
 
 # ---- checks --------------------------------------------------------------------------------------
@@ -189,24 +228,32 @@ def logits_agree(model, at, name, tokens):
     say(off <= 1e-5 and same, f"{name}: the same logits (off {off:.0e})", f"greedy: {same}")
 
 
-def gradients_of(model, batch):
+def gradients_of(model, batch, further=0.0):
+    """With so much of the loss of tokens further on."""
     model = model.double()
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     logits = model(input_ids=batch[:, :-1]).logits
-    torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
-    return {n: p.grad for n, p in model.named_parameters()}
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    model.zero_grad()
+    if further:
+        loss = loss + further * model.further.loss(model, batch)
+    loss.backward()
+    own = {n: p.grad for n, p in model.named_parameters() if not n.startswith("further.")}
+    if further:
+        own |= model.further.named((n, p.grad) for n, p in model.further.named_parameters())
+    return own
 
 
-def stepped(at, name):
-    """One step of SGD by sennit, exported: its files."""
+def stepped(at, name, model="", train=""):
+    """One step of SGD by sennit, exported: its files. More keys of these sections."""
     out, back, file = (os.path.join(WORK, x) for x in ("run", "stepped", "run.yaml"))
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(back, ignore_errors=True)
     with open(file, "w") as f:
-        f.write(f"run: {{output: {out}, backend: cpu, threads: 1}}\nmodel: {{config: {at}/config.json, seq: {SEQ}}}\n"
+        f.write(f"run: {{output: {out}, backend: cpu, threads: 1}}\nmodel: {{config: {at}/config.json, seq: {SEQ}{model}}}\n"
                 f"data: {{train: {WORK}/tok, order: sequential}}\n"
-                "train: {steps: 1, global_batch: 2, optimizer: {kind: sgd, lr: 1.0, momentum: 0.0, "
+                f"train: {{steps: 1, global_batch: 2{train}, optimizer: {{kind: sgd, lr: 1.0, momentum: 0.0, "
                 f"weight_decay: 0.0, clip: 0.0}}, schedule: {{kind: constant, warmup: 0}}, init_from: {at}}}\n"
                 "checkpoint: {every: 1}\n")
     rc, _, err = run(f"{BUILD}/bin/sennit-train", file)
@@ -236,17 +283,20 @@ def split(tensors):
     return out
 
 
-def gradients_agree(model, at, name, batch):
+def gradients_agree(model, at, name, batch, further=0.0):
     global LAST
-    new, old = stepped(at, name), load_file(os.path.join(at, "model.safetensors"))
+    keys = (", mtp: 1", f", mtp_loss: {further}") if further else ("", "")
+    new, old = stepped(at, name, *keys), load_file(os.path.join(at, "model.safetensors"))
     if new is None:
         return
     LAST = new
-    want = split(gradients_of(model, batch))
+    want = split(gradients_of(model, batch, further))
     old = split(old)
     norm = max(g.abs().max().item() for g in want.values())
     worst, where = 0.0, ""
-    missing = [n for n in new if n not in want and not n.endswith("e_score_correction_bias")]  # moved by counts
+    moved = ("e_score_correction_bias", ".embed_tokens.weight", ".shared_head.head.weight")  # by counts; copies
+    missing = [n for n in new if n not in want and not n.endswith(moved)]
+    missing += [n for n in want if further and n not in new]
     for n in new:
         if n not in want:
             continue
@@ -257,19 +307,22 @@ def gradients_agree(model, at, name, batch):
     say(worst <= 1e-4 and not missing, f"{name}: the same gradients (off {worst:.0e})", f"{where} {missing[:3]}")
 
 
-def goes_round(at, name):
+def goes_round(at, name, *further):
+    """With these options of blocks behind the last layer, which are dropped without."""
     ckpt, back = os.path.join(WORK, "ckpt"), os.path.join(WORK, "back")
     for path in (ckpt, back):
         shutil.rmtree(path, ignore_errors=True)
-    rc, _, err = run(f"{BUILD}/bin/sennit-convert", at, ckpt, "--from", "safetensors")
+    rc, _, err = run(f"{BUILD}/bin/sennit-convert", at, ckpt, "--from", "safetensors", *further)
     if rc == 0:
         rc, _, err = run(f"{BUILD}/bin/sennit-convert", ckpt, back, "--to", "safetensors")
     if not say(rc == 0, f"{name}: is converted, and back", err):
         return
     a, b = (load_file(os.path.join(x, "model.safetensors")) for x in (at, back))
-    a, b = split({n: t for n, t in a.items() if "eh_proj" not in n}), split(b)
+    config = json.load(open(os.path.join(back, "config.json")))
+    kind, behind = config["model_type"], f"model.layers.{config.get('num_hidden_layers')}."
+    a, b = split({n: t for n, t in a.items() if further or not n.startswith(behind)}), split(b)
     same = a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
-    kind = json.load(open(os.path.join(back, "config.json")))["model_type"]
+    same &= not further or config["num_nextn_predict_layers"] == 1
     model = hf.AutoModelForCausalLM.from_pretrained(back, dtype=torch.float32, attn_implementation="eager")
     first = hf.AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, attn_implementation="eager")
     ids = torch.tensor([list(range(SEQ))])
@@ -277,6 +330,26 @@ def goes_round(at, name):
         again = torch.equal(model.eval()(input_ids=ids).logits, first.eval()(input_ids=ids).logits)
     say(same and again, f"{name}: the same bytes, as {kind}, and logits by transformers",
         f"tensors {same}, logits {again}: {sorted(a.keys() ^ b.keys())[:4]}")
+
+
+def is_refused(at, name, words, *further):
+    ckpt = os.path.join(WORK, "ckpt")
+    shutil.rmtree(ckpt, ignore_errors=True)
+    rc, _, err = run(f"{BUILD}/bin/sennit-convert", at, ckpt, "--from", "safetensors", *further)
+    say(rc == 2 and words in err, f"{name}: {words}", f"rc {rc}: {err}")
+
+
+def with_further(model, at, name, batch):
+    """Blocks for multi-token prediction: bytes, gradients, and files that do not have them."""
+    goes_round(at, f"{name}, with its further block", "--mtp", "1")
+    gradients_agree(model, at, f"{name}, with its further block", batch, 0.3)
+    file = os.path.join(at, "model.safetensors")
+    tensors, behind = load_file(file), model.further.at
+    copy = behind + "shared_head.head.weight"
+    save_file(tensors | {copy: tensors[copy] + 1}, file, metadata={"format": "pt"})
+    is_refused(at, name, "differs from 'lm_head.weight', which the model's blocks", "--mtp", "1")
+    save_file({n: t for n, t in tensors.items() if not n.startswith(behind)}, file, metadata={"format": "pt"})
+    is_refused(at, name, "without blocks for multi-token prediction, want model.mtp: 0", "--mtp", "1")
 
 
 LAST = {}
@@ -309,6 +382,8 @@ def main():
             logits_agree(model, at, name, tokens[:SEQ])
             goes_round(at, name)
             gradients_agree(model, at, name, batch)
+            if hasattr(model, "further"):
+                with_further(model, at, name, batch)
     return 1 if bad else 0
 
 

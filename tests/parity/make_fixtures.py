@@ -35,6 +35,8 @@ Conventions under test (kernels/ops.h, docs/DATA.md):
            are times sqrt(a base's head) / head (Yang et al., arXiv 2203.03466, table 8)
   sparse   = what is 0 at first has no gradient, in the norm for clipping, too
   decay    = decoupled, on 2-D tensors only (embeddings and head included)
+  mtp      blocks that predict tokens further on: train.mtp_loss times their mean loss, over all of a sample's
+           positions, is added to what is learnt, and no part of the reported loss
   routers  of a layer with E experts, over the tokens of one micro-batch (docs/EXPERTS.md):
            aux = E sum_e f_e P_e, f_e the part of all choices that are e, P_e the mean of softmax_e
            z   = mean (log sum_e exp(logit_e))^2
@@ -108,6 +110,9 @@ CASES = {
     # a multiple of the logits' squared log-sum-exp beside the loss
     "llama-z": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61, seq=20,
                     tied=False, seed=1717, train=dict(z_loss=0.03)),
+    # two blocks behind the layers that predict a token further on each, by weights without names in the field's llama
+    "llama-mtp": dict(BASE, family="llama", layers=1, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61, seq=20,
+                      tied=False, mtp=2, seed=1919, train=dict(mtp_loss=0.3)),
     # rates and decays by groups of parameters: GROUPS has the same for the field's names
     "llama-groups": dict(BASE, family="llama", layers=2, hidden=24, heads=4, kv_heads=2, ffn=32, vocab=61,
                          seq=20, tied=False, seed=1818,
@@ -213,7 +218,12 @@ def shapes(c):
             s["embed_out.weight"] = (v, d)
     else:
         s["model.embed_tokens.weight"] = (v, d)
-        for i in own:
+        further = range(c["layers"], c["layers"] + c.get("mtp", 0))
+        for i in further:
+            p = f"layers.{i}.mtp."
+            s |= {p + "embed_norm.weight": (d,), p + "hidden_norm.weight": (d,), p + "norm.weight": (d,),
+                  p + "embed_proj.weight": (d, d), p + "hidden_proj.weight": (d, d)}
+        for i in [*own, *further]:
             p = f"model.layers.{i}."
             s |= {p + "input_layernorm.weight": (d,), p + "post_attention_layernorm.weight": (d,),
                   p + "self_attn.q_proj.weight": (q, d), p + "self_attn.k_proj.weight": (kv, d),
@@ -578,32 +588,61 @@ def prompted(w, c, x, i, first):
     return torch.cat((soft, f @ w["prompt.projection"].T, x[:, p["soft"] + p["rows"]:]), 1)
 
 
-def llama_logits(w, c, ids, extra=None, first=0):
-    b, s = ids.shape
-    h, g = c["heads"], c["kv_heads"]
-    hd = c["hidden"] // h
-    theta, eps = c["rope_theta"], c["norm_eps"]
+def llama_block(w, c, x, i, extra=None):
+    (b, s, _), h, g = x.shape, c["heads"], c["kv_heads"]
+    hd, theta, eps = c["hidden"] // h, c["rope_theta"], c["norm_eps"]
+    own = i - i % c["share_layers"]
+    p = f"model.layers.{own}."
+    a = rmsnorm(x, w[p + "input_layernorm.weight"], eps)
+    q, k, v = (a @ w[f"{p}self_attn.{n}_proj.weight"].T for n in "qkv")
+    if c["family"] == "qwen2":
+        q, k, v = (t + w[f"{p}self_attn.{n}_proj.bias"] for t, n in zip((q, k, v), "qkv"))
+    q = rotate(q.reshape(b, s, h, hd), hd, theta)
+    k = rotate(k.reshape(b, s, g, hd), hd, theta)
+    v = v.reshape(b, s, g, hd)
+    x = x + attention(q, k, v, c, i) @ w[p + "self_attn.o_proj.weight"].T
+    a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
+    if c["family"] == "mixtral":
+        return x + experts(w, own, c, a, extra)
+    return x + swiglu(a, w[p + "mlp.gate_proj.weight"], w[p + "mlp.up_proj.weight"],
+                      w[p + "mlp.down_proj.weight"])
+
+
+def llama_hidden(w, c, ids, extra=None, first=0):
+    """What the head reads."""
     x = w["model.embed_tokens.weight"][ids]
     for i in range(c["layers"]):
-        p = f"model.layers.{i - i % c['share_layers']}."
         x = prompted(w, c, x, i, first) if "prompt" in c else x
-        a = rmsnorm(x, w[p + "input_layernorm.weight"], eps)
-        q, k, v = (a @ w[f"{p}self_attn.{n}_proj.weight"].T for n in "qkv")
-        if c["family"] == "qwen2":
-            q, k, v = (t + w[f"{p}self_attn.{n}_proj.bias"] for t, n in zip((q, k, v), "qkv"))
-        q = rotate(q.reshape(b, s, h, hd), hd, theta)
-        k = rotate(k.reshape(b, s, g, hd), hd, theta)
-        v = v.reshape(b, s, g, hd)
-        x = x + attention(q, k, v, c, i) @ w[p + "self_attn.o_proj.weight"].T
-        a = rmsnorm(x, w[p + "post_attention_layernorm.weight"], eps)
-        if c["family"] == "mixtral":
-            x = x + experts(w, i - i % c["share_layers"], c, a, extra)
-            continue
-        x = x + swiglu(a, w[p + "mlp.gate_proj.weight"], w[p + "mlp.up_proj.weight"],
-                       w[p + "mlp.down_proj.weight"])
-    x = rmsnorm(x, w["model.norm.weight"], eps)
+        x = llama_block(w, c, x, i, extra)
+    return rmsnorm(x, w["model.norm.weight"], c["norm_eps"])
+
+
+def llama_head(w, c, x):
     logits = x @ (w["model.embed_tokens.weight"] if c["tied"] else w["lm_head.weight"]).T
     return logits / (c["hidden"] / c["base_width"]) if "base_width" in c else logits
+
+
+def llama_logits(w, c, ids, extra=None, first=0):
+    return llama_head(w, c, llama_hidden(w, c, ids, extra, first))
+
+
+def further_loss(w, c, batch):
+    """DeepSeek-V3's multi-token prediction (arXiv 2412.19437, 2.2): the mean over depths k of one over T times the sum of
+    losses for tokens k + 1 further on, as far as the sample has them. Tokens behind the sample's last are it: nothing
+    that counts reads them."""
+    eps, h = c["norm_eps"], llama_hidden(w, c, batch[:, :-1])
+    s, total = h.shape[1], 0.0
+    for k in range(1, c["mtp"] + 1):
+        p = f"layers.{c['layers'] + k - 1}.mtp."
+        ids = torch.cat([batch[:, k:], batch[:, -1:].expand(-1, k)], 1)[:, :s]
+        e = rmsnorm(w["model.embed_tokens.weight"][ids], w[p + "embed_norm.weight"], eps)
+        x = torch.cat([e, rmsnorm(h, w[p + "hidden_norm.weight"], eps)], -1)
+        x = x @ torch.cat([w[p + "embed_proj.weight"], w[p + "hidden_proj.weight"]], 1).T
+        h = rmsnorm(llama_block(w, c, x, c["layers"] + k - 1), w[p + "norm.weight"], eps)
+        logits, target = llama_head(w, c, h)[:, :s - k], batch[:, k + 1:]
+        loss = torch.logsumexp(logits, -1) - logits.gather(-1, target[..., None])[..., 0]
+        total = total + loss.sum() / (len(batch) * s)
+    return total / c["mtp"]
 
 
 LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits,
@@ -612,7 +651,7 @@ LOGITS = {"gpt2": gpt2_logits, "gpt-neox": neox_logits, "llama": llama_logits,
 
 def mean_loss(w, c, batch, step):
     """batch[B, S+1] -> mean over tokens of log sum exp(logits) - logits[target], what else is
-    minimised, and what experts got by the name of their router's bias."""
+    minimised, what experts got by the name of their router's bias, and the loss of tokens further on."""
     target, counts = batch[:, 1:, None], {}
     if "prompt" in c:
         logits, extra = llama_logits(w, c, batch[:, :-1], None, (step - 1) * GLOBAL_BATCH), 0.0
@@ -631,7 +670,9 @@ def mean_loss(w, c, batch, step):
         losses = losses[:, c["prompt"]["soft"] + c["prompt"]["rows"] - 1:-1]
     loss = losses[c["counts"]].mean() if "counts" in c else losses.mean()
     extra = extra + c.get("train", {}).get("z_loss", 0.0) * (lse * lse).mean()
-    return loss, extra, counts
+    further = further_loss(w, c, batch) if "mtp" in c else None
+    extra = extra + c["train"]["mtp_loss"] * further if "mtp" in c else extra
+    return loss, extra, counts, further
 
 
 # ---- data ---------------------------------------------------------------------------------------
@@ -720,7 +761,7 @@ def train(c, weights, flat, dtype):
         optimizer.zero_grad(set_to_none=True)
         if "told" in c:
             c = dict(c, **seen_of_step(c, step))
-        loss, extra, counts = mean_loss(w, c, batch_of_step(flat, c, step), step)
+        loss, extra, counts, further = mean_loss(w, c, batch_of_step(flat, c, step), step)
         (loss + extra).backward()
         for n, mask in here.items():
             w[n].grad *= mask
@@ -738,6 +779,8 @@ def train(c, weights, flat, dtype):
         if step == c.get("after"):
             out["after"] = {n: t.detach().clone() for n, t in trained.items()}
         out["loss"].append(loss.item())
+        if further is not None:
+            out.setdefault("mtp_loss", []).append(further.item())
         out["grad_norm"].append(norm.item())
         out["lr"].append(lr_of_step(step, c))
     out["router_bias"] = {n: t.tolist() for n, t in w.items() if n.endswith("router.bias")}
@@ -813,8 +856,8 @@ def run_file(name, c):
     activation = f"  activation: {c['activation']}\n" if "activation" in c else ""
     window = (f"  sliding_window: {c['window']}\n  global_every: {c['global_every']}\n"
               f"  score_cap: {c['score_cap']}\n") if "window" in c else ""
-    prompts = ", documents: apart" if "lengths" in c else ""
-    prompts += ", loss: mask, prefix: prompt" if "prompts" in c else ""
+    prompts = ", documents: apart, loss: mask, prefix: prompt" if "prompts" in c else ""
+    mtp = f"  mtp: {c['mtp']}\n" if "mtp" in c else ""
     more = c.get("train", {})
     schedule = more.get("schedule", f"{{kind: cosine, warmup: {WARMUP}, min_lr: {MIN_LR:.1e}}}")
     rest = "".join(f"  {k}: {v}\n" for k, v in more.items() if k not in ("schedule",))
@@ -836,7 +879,7 @@ model:
   init_std: 0.02
   dropout: 0.0
   share_layers: {c['share_layers']}
-{moe}data: {{train: {at}/data, order: sequential{prompts}}}
+{mtp}{moe}data: {{train: {at}/data, order: sequential{prompts}}}
 train:
   steps: {STEPS}
   global_batch: {GLOBAL_BATCH}
@@ -878,7 +921,7 @@ def expected(name, c, weights, r, r32):
         # L2 norm of every tensor after the 20 steps.
         "final_norm": {n: float(f"{x:.12g}") for n, x in sorted(r["final_norm"].items())},
     } | ({"balance": digits(r["balance"])} if r["balance"] else {}) | ({"router_bias": {n: digits(b) for n, b in r["router_bias"].items()}}
-         if r["router_bias"] else {})
+         if r["router_bias"] else {}) | ({"mtp_loss": digits(r["mtp_loss"])} if "mtp_loss" in r else {})
 
 
 def some_logits(c, weights):
@@ -928,8 +971,8 @@ def check(name, e, r, weights):
     at = os.path.join(HERE, name)
     with open(os.path.join(at, "expected.json")) as f:
         old = json.load(f)
-    worst = max(abs(a - b) / abs(b) for k in ("loss", "grad_norm", "lr")
-                for a, b in zip(e[k], old[k]))
+    worst = max(abs(a - b) / abs(b) for k in ("loss", "grad_norm", "lr", "mtp_loss")
+                for a, b in zip(e.get(k, []), old.get(k, [])))
     stored = read_safetensors(os.path.join(at, "model.safetensors"))
     if any(is_own(n) for n in weights):
         stored |= read_safetensors(os.path.join(at, "own.safetensors"))
@@ -1032,7 +1075,7 @@ def main():
         e = expected(name, c, weights, r, train(c, weights, flat, torch.float32))
         if a.check:
             ok &= check(name, e, r, weights)
-        if a.check_transformers and c["family"] != "mixtral" and not c.keys() & {"window", "prompt"}:  # its losses are defined otherwise
+        if a.check_transformers and c["family"] != "mixtral" and not c.keys() & {"window", "prompt", "mtp"}:  # its losses are defined otherwise
             ok &= check_transformers(name, c, weights, r, batch_of_step(flat, c, 1))
         if a.check or a.check_transformers:
             continue

@@ -30,6 +30,7 @@ enum { STEPS = 20 };
 struct expected {
     double loss[STEPS], grad_norm[STEPS], balance[STEPS];
     bool has_balance;
+    double mtp[STEPS]; /* 0: no block predicts a token further on */
 };
 
 /* A saver without a disk: weights come from init_from, nothing is saved. */
@@ -138,6 +139,9 @@ static bool read_expected(const char *name, struct expected *e)
         root && read_series(root, "loss", e->loss) && read_series(root, "grad_norm", e->grad_norm);
     e->has_balance = good && json_object_get(root, "balance");
     good = good && (!e->has_balance || read_series(root, "balance", e->balance));
+    memset(e->mtp, 0, sizeof(e->mtp));
+    if (good && json_object_get(root, "mtp_loss"))
+        good = read_series(root, "mtp_loss", e->mtp);
     json_decref(root);
     return good;
 }
@@ -154,6 +158,7 @@ static bool read_metrics(const struct sn_config *c, struct expected *got)
         json_t *o = json_loads(line, 0, NULL);
         got->loss[n] = json_number_value(json_object_get(o, "loss"));
         got->balance[n] = json_number_value(json_object_get(o, "aux_loss"));
+        got->mtp[n] = json_number_value(json_object_get(o, "mtp_loss")); /* 0: it says none */
         got->grad_norm[n++] = json_number_value(json_object_get(o, "grad_norm"));
         json_decref(o);
     }
@@ -243,15 +248,18 @@ static void check_losses(const struct sn_config *c, const struct expected *want)
     struct expected got;
     if (!tap_ok(read_metrics(c, &got), "%s: metrics of 20 steps", c->run.name))
         return;
-    double worst = 0, worst_norm = 0, worst_balance = 0;
+    double worst = 0, worst_norm = 0, worst_balance = 0, worst_mtp = 0;
     for (int i = 0; i < STEPS; i++) {
         worst = fmax(worst, fabs(got.loss[i] / want->loss[i] - 1));
         worst_norm = fmax(worst_norm, fabs(got.grad_norm[i] / want->grad_norm[i] - 1));
         worst_balance = fmax(worst_balance, fabs(got.balance[i] / want->balance[i] - 1));
+        worst_mtp = fmax(worst_mtp, fabs(got.mtp[i] - want->mtp[i]) / fmax(want->mtp[i], 1));
     }
     double first = fabs(got.loss[0] / want->loss[0] - 1);
     tap_ok(first <= 1e-6, "%s: loss of step 1 (%.1e relative)", c->run.name, first);
     tap_ok(worst <= 1e-5, "%s: losses of 20 steps (%.1e relative)", c->run.name, worst);
+    if (want->mtp[0] > 0 || got.mtp[0] > 0)
+        tap_ok(worst_mtp <= 1e-5, "%s: losses of tokens further on (%.1e)", c->run.name, worst_mtp);
     tap_ok(worst_norm <= 1e-5, "%s: gradient norms of 20 steps (%.1e)", c->run.name, worst_norm);
     if (want->has_balance)
         tap_ok(worst_balance <= 1e-5, "%s: balancing losses of 20 steps (%.1e)", c->run.name, worst_balance);
@@ -349,6 +357,7 @@ int main(int argc, char **argv)
                                         "llama-prefix",
                                         "llama-ramp",
                                         "llama-z",
+                                        "llama-mtp",
                                         "llama-groups",
                                         "llama-documents",
                                         "llama-mup",

@@ -96,7 +96,7 @@ static const struct {
      "attention_bias, mlp_bias, tied_embeddings, "
      "rope_theta, rope_local_theta, rope_scaling, no_rope_every, attention_scale, embed_scale, residual_scale, logits_divisor, "
      "logit_cap, rotary_pct, parallel_residual, sliding_window, window_from, global_every, score_cap, norm_eps, init_std, dropout, "
-     "share_layers, experts"},
+     "share_layers, mtp, experts"},
     {MODEL "}\n" TRAIN ", lr: 1}\n",
      "run.yaml:2:39: unknown key 'train.lr'; did you mean 'train.optimizer.lr'?"},
     {MODEL "}\nlayout: {quux.tensor: 1}\n",
@@ -291,6 +291,16 @@ static const struct {
      "run.yaml:3:20: layout.tensor_x: does not go with attention of latents yet; use 1"},
     {LATENT "latent: {kv_rank: 16}, experts: {count: 8}}\n" TRAIN "}\nrun: {bits: all}\n",
      "run.yaml:3:13: run.bits: all does not go with attention of latents yet; use layout"},
+    {MODEL ", mtp: 5}\n" TRAIN "}\n", "run.yaml:1:95: model.mtp: 5 is outside 0..4 blocks"},
+    {MODEL ", mtp: 1}\n" TRAIN ", mtp_loss: 0}\n", "run.yaml:2:49: train.mtp_loss: 0 is outside 1e-06..1000"},
+    {MODEL ", mtp: 1}\n" TRAIN "}\nlayout: {tensor_x: 2}\n",
+     "run.yaml:3:20: layout.tensor_x: does not go with model.mtp yet; use 1, or model.mtp: 0"},
+    {MODEL ", mtp: 1}\n" TRAIN "}\nrun: {bits: all}\n",
+     "run.yaml:3:13: run.bits: all does not go with model.mtp yet; use layout, or model.mtp: 0"},
+    {MODEL ", mtp: 1}\n" TRAIN "}\ndata: {train: a, documents: apart, loss: mask, prefix: prompt}\n",
+     "run.yaml:3:56: data.prefix: prompt shows blocks of model.mtp what they predict; use none, or model.mtp: 0"},
+    {MODEL ", mtp: 2}\n" TRAIN ", lora: {rank: 4, targets: [\"*.attn.q.weight\"]}}\n",
+     "run.yaml:2:45: train.lora: adapters do not go with model.mtp yet; use model.mtp: 0"},
     {MIXTRAL ", experts: {count: 8, bias: free}}\n",
      "run.yaml:1:118: model.experts.bias: unknown name 'free'; want none or loss-free"},
     {MIXTRAL ", experts: {count: 8, bias: loss-free, bias_rate: -0.1}}\n",

@@ -123,20 +123,30 @@ static void a_model_is_what_the_row_says(enum sn_family f)
     sn_model_destroy(m);
 }
 
-/* The block behind the last layer, which predicts a further token, of families that have one. */
-static void a_further_block_is_left_out(void)
+/* Blocks behind the last layer, which predict further tokens, of families that have them. */
+static void further_blocks_have_names(void)
 {
-    tap_ok(sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.2.eh_proj.weight", 2) &&
-               sn_hf_is_left_out(SN_DEEPSEEK_V3, "layers.2.eh_proj.weight", 2) &&
-               !sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.20.eh_proj.weight", 2) &&
-               !sn_hf_is_left_out(SN_DEEPSEEK_V3, "model.layers.3.eh_proj.weight", 2) &&
-               !sn_hf_is_left_out(SN_DEEPSEEK_V2, "model.layers.2.eh_proj.weight", 2),
-           "deepseek-v3: one block behind the last is left out");
+    tap_ok(sn_hf_further(SN_DEEPSEEK_V3, "model.layers.2.eh_proj.weight", 2) == 0 &&
+               sn_hf_further(SN_DEEPSEEK_V3, "layers.3.eh_proj.weight", 2) == 1 &&
+               sn_hf_further(SN_DEEPSEEK_V3, "model.layers.1.eh_proj.weight", 2) < 0 &&
+               sn_hf_further(SN_DEEPSEEK_V3, "model.norm.weight", 0) < 0 &&
+               sn_hf_further(SN_DEEPSEEK_V2, "model.layers.2.eh_proj.weight", 2) < 0,
+           "deepseek-v3: blocks behind the last layer are known by their numbers");
+    struct sn_hf_at at = {0, 0};
+    const struct sn_hf_rule *r = sn_hf_rule_of(SN_DEEPSEEK_V3, "layers.61.mtp.hidden_proj.weight", &at);
+    struct sn_hf_size size = sn_hf_size(r->form, 7, 5);
+    tap_ok(r->part == 1 && size.rows == 7 && size.cols == 10 &&
+               strcmp(sn_hf_theirs(SN_DEEPSEEK_V3, r, at).text, "model.layers.61.eh_proj.weight") == 0,
+           "deepseek-v3: what the embedding and the hidden state are projected by is one matrix");
+    r = sn_hf_copy_rule_at(SN_DEEPSEEK_V3, 1);
+    tap_ok(strcmp(sn_hf_theirs(SN_DEEPSEEK_V3, r, at).text, "model.layers.61.shared_head.head.weight") == 0 &&
+               !sn_hf_copy_rule_at(SN_DEEPSEEK_V3, 2) && !sn_hf_copy_rule_at(SN_LLAMA, 0),
+           "deepseek-v3: and copies of the embedding and the head have names");
 }
 
 int main(void)
 {
-    a_further_block_is_left_out();
+    further_blocks_have_names();
     lists_name_who_has_a_trait();
     some_have_twins_with_experts();
     for (int f = 0; f < SN_NFAMILIES; f++) {

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SEQ = 20, VOCAB = 61, DOCUMENTS = 4, TARGETS = 6 + 0 + 4 + 7 };
+enum { FURTHER = 2 /* tokens, at most */, SEQ = 20, VOCAB = 61, DOCUMENTS = 4, TARGETS = 6 + 0 + 4 + 7 };
 /* With the last token of a sample, which is a target alone. */
 static const int lengths[DOCUMENTS] = {7, 1, 5, 8};
 
@@ -120,10 +120,11 @@ struct run {
     struct sn_sample_count count;
 };
 
-static struct sn_config config(enum sn_family family, int window)
+static struct sn_config config(enum sn_family family, int window, int further)
 {
     struct sn_config c = {0};
     c.run.seed = 11;
+    c.train.mtp_loss = 0.3;
     c.model = (struct sn_model_config){.family = family,
                                        .activation = sn_family_traits(family)->activation,
                                        .layers = 2,
@@ -139,6 +140,7 @@ static struct sn_config config(enum sn_family family, int window)
                                        .sliding_window = window,
                                        .norm_eps = 1e-5,
                                        .init_std = 0.05,
+                                       .mtp = further,
                                        .share_layers = 1};
     c.train.precision = SN_F32;
     c.train.steps = 1;
@@ -160,6 +162,7 @@ static void load(struct run *r)
     struct sn_corpus corpus;
     struct sn_blend blend;
     int64_t first[DOCUMENTS];
+    int32_t whole[(2 + 2 * FURTHER) * SEQ];
     const struct sn_program *p = &r->job->train;
     expect(sn_corpus_open_train(&corpus, &r->config, true, NULL, &err), &err);
     int64_t samples = sn_data_samples(corpus.set[0], r->config.model.seq);
@@ -170,8 +173,11 @@ static void load(struct run *r)
                           .ranks = 1,
                           .sequences = r->config.layout.micro_batch,
                           .place = {.seq = r->config.model.seq},
+                          .whole = whole,
                           .ids = sn_exec_address(r->exec, p, r->job->ids),
                           .targets = sn_exec_address(r->exec, p, r->job->targets)};
+    if (r->job->further >= 0)
+        l.further = sn_exec_address(r->exec, p, r->job->further);
     if (r->job->starts >= 0)
         l.starts = sn_exec_address(r->exec, p, r->job->starts);
     expect(sn_loader_step(&l, 1, p->micros, first, &r->count, &err), &err);
@@ -213,6 +219,13 @@ static double loss(const struct run *r)
     return s->loss_sum / s->targets_in_step;
 }
 
+/* Of tokens further on; without them 1. */
+static double loss_further(const struct run *r)
+{
+    const struct sn_scalars *s = sn_exec_scalars(r->exec);
+    return r->config.model.mtp ? s->beside_sum / s->targets_in_step : 1;
+}
+
 /* Largest difference of any gradient, relative to the parameter's largest element. */
 static double worst(struct run *a, struct run *b)
 {
@@ -235,9 +248,9 @@ static double worst(struct run *a, struct run *b)
 /* Rounding: rotary positions of a document that begins later are other angles, whose differences are
  * the same. */
 static void packed_documents_are_those_documents(enum sn_family family, int window,
-                                                 const char *name)
+                                                 int further, const char *name)
 {
-    struct sn_config c = config(family, window);
+    struct sn_config c = config(family, window, further);
     struct run packed, single, together;
     c.train.global_batch = DOCUMENTS;
     c.data.loss = SN_LOSS_MASK;
@@ -252,6 +265,9 @@ static void packed_documents_are_those_documents(enum sn_family family, int wind
     double off = fabs(loss(&packed) / loss(&single) - 1);
     tap_ok(off <= 1e-6, "%s: a packed sample has the loss of its documents (off by %.1e)", name,
            off);
+    off = fabs(loss_further(&packed) / loss_further(&single) - 1);
+    tap_ok(off <= 1e-6 && (further == 0 || loss_further(&packed) > 1),
+           "%s: and of tokens further on (off by %.1e)", name, off);
     off = worst(&single, &packed);
     tap_ok(off <= 1e-6, "%s: and every gradient (off by %.1e)", name, off);
     off = worst(&single, &together);
@@ -263,7 +279,7 @@ static void packed_documents_are_those_documents(enum sn_family family, int wind
 
 static void packed_prompts_are_those_prompts(enum sn_family family, int window, const char *name)
 {
-    struct sn_config c = config(family, window);
+    struct sn_config c = config(family, window, 0);
     struct run packed, single, causal;
     c.data.loss = SN_LOSS_MASK;
     c.data.documents = SN_DOCUMENTS_APART;
@@ -289,7 +305,7 @@ static void packed_prompts_are_those_prompts(enum sn_family family, int window, 
 static void prompts_are_cut_where_samples_are(void)
 {
     struct sn_err err = {0};
-    struct sn_config c = config(SN_LLAMA, 0);
+    struct sn_config c = config(SN_LLAMA, 0, 0);
     struct sn_corpus corpus;
     struct sn_sample_count sum = {0};
     int32_t seen[3][SEQ][2];
@@ -317,7 +333,7 @@ static void prompts_are_cut_where_samples_are(void)
 
 static void micro_batches_with_other_counts_add_up(void)
 {
-    struct sn_config c = config(SN_LLAMA, 0);
+    struct sn_config c = config(SN_LLAMA, 0, 0);
     struct run one, four;
     c.train.global_batch = DOCUMENTS;
     c.data.loss = SN_LOSS_MASK;
@@ -337,7 +353,7 @@ static void micro_batches_with_other_counts_add_up(void)
 
 static void keys_are_counted_by_document(void)
 {
-    struct sn_config c = config(SN_LLAMA, 3);
+    struct sn_config c = config(SN_LLAMA, 3, 0);
     struct run r;
     double keys = 0, window_keys = 0;
     c.train.global_batch = 1;
@@ -356,9 +372,9 @@ static void keys_are_counted_by_document(void)
 /* A sample of SEQ tokens in pieces of 5 is four samples of a model with sequences of 5; and of 8, two and a
  * shorter one, whose keys are counted. */
 static void pieces_are_samples_of_a_shorter_model(enum sn_family family, int window,
-                                                  const char *name)
+                                                  int further, const char *name)
 {
-    struct sn_config c = config(family, window);
+    struct sn_config c = config(family, window, further);
     struct run cut, whole, samples;
     c.train.global_batch = 1;
     step(&whole, "packed", c);
@@ -376,6 +392,8 @@ static void pieces_are_samples_of_a_shorter_model(enum sn_family family, int win
            "%s: pieces have the targets and keys of shorter samples", name);
     double off = fabs(loss(&cut) / loss(&samples) - 1);
     tap_ok(off <= 1e-6, "%s: and their loss (off by %.1e)", name, off);
+    off = fabs(loss_further(&cut) / loss_further(&samples) - 1);
+    tap_ok(off <= 1e-6, "%s: and of tokens further on (off by %.1e)", name, off);
     off = worst(&samples, &cut);
     tap_ok(off <= 1e-6, "%s: and every gradient (off by %.1e)", name, off);
     off = worst(&whole, &cut);
@@ -388,7 +406,7 @@ static void pieces_are_samples_of_a_shorter_model(enum sn_family family, int win
 /* The shorter last piece too; by what is known of all samples, and by the walk over one. */
 static void keys_are_counted_by_piece(void)
 {
-    struct sn_config c = config(SN_LLAMA, 3);
+    struct sn_config c = config(SN_LLAMA, 3, 0);
     struct sn_sample_count all = sn_plain_count(&c, 8, 1), sum = {0};
     sn_sample_count(&c, NULL, 0, 8, &sum);
     double keys = 2 * 8 * 8 / 2.0 + 4 * 4 / 2.0, window_keys = 2 * (8 * 3 - 4.5) + 4 * 3 - 4.5;
@@ -408,15 +426,16 @@ int main(void)
     }
     write_files();
     write_prompts();
-    packed_documents_are_those_documents(SN_LLAMA, 0, "llama");
-    packed_documents_are_those_documents(SN_LLAMA, 3, "llama with windows");
-    packed_documents_are_those_documents(SN_GPT_NEOX, 0, "gpt-neox");
+    packed_documents_are_those_documents(SN_LLAMA, 0, 0, "llama");
+    packed_documents_are_those_documents(SN_LLAMA, 3, 0, "llama with windows");
+    packed_documents_are_those_documents(SN_LLAMA, 0, 2, "llama that predicts three tokens");
+    packed_documents_are_those_documents(SN_GPT_NEOX, 0, 0, "gpt-neox");
     packed_prompts_are_those_prompts(SN_LLAMA, 0, "llama, prompts");
     packed_prompts_are_those_prompts(SN_LLAMA, 3, "llama with windows, prompts");
     prompts_are_cut_where_samples_are();
     micro_batches_with_other_counts_add_up();
-    pieces_are_samples_of_a_shorter_model(SN_LLAMA, 0, "pieces, rotary positions");
-    pieces_are_samples_of_a_shorter_model(SN_GPT_NEOX, 3, "pieces, in a window");
+    pieces_are_samples_of_a_shorter_model(SN_LLAMA, 0, 1, "pieces, rotary positions");
+    pieces_are_samples_of_a_shorter_model(SN_GPT_NEOX, 3, 0, "pieces, in a window");
     keys_are_counted_by_piece();
     keys_are_counted_by_document();
     static const char *const files[] = {

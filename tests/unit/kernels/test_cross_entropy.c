@@ -76,6 +76,37 @@ static bool right(const struct ce *p, enum sn_dtype t, float cap)
     return good;
 }
 
+/* A weight that is a power of two multiplies exactly. */
+static void a_loss_beside_has_a_weight_and_a_sum_of_its_own(void)
+{
+    enum { ROWS = 9, WORDS = 33 };
+    double grad[2][ROWS * WORDS];
+    struct sn_scalars told[2];
+    for (int beside = 0; beside < 2; beside++) {
+        struct kt k = {.magnitude = 1e-6, .a.attr.vocab.weight = beside ? 0.25F : 0};
+        struct kt_shape shape = {SN_F32, ROWS, WORDS, 0};
+        (void)kt_in(&k, 0, shape);
+        struct sn_mat *targets = kt_in(&k, 1, (struct kt_shape){SN_I32, ROWS, 1, 0});
+        for (int64_t r = 0; r < ROWS; r++)
+            kt_set(targets, r, 0, r == 4 ? SN_NO_TARGET : (double)(r * 7 % WORDS));
+        k.scalars = (struct sn_scalars){.targets_in_step = 100, .loss_scale = 64};
+        kt_out(&k, 0, shape, SN_WRITE);
+        kt_out(&k, 1, (struct kt_shape){SN_F32, ROWS, 1, 0}, SN_WRITE);
+        bool ran = kt_run(&k, sn_ops_cpu(), SN_OP_CROSS_ENTROPY, 2);
+        for (int64_t i = 0; i < ROWS * WORDS; i++)
+            grad[beside][i] = ran ? kt_get(&k.a.out[0], i / WORDS, i % WORDS) : NAN;
+        told[beside] = k.scalars;
+        kt_free(&k);
+    }
+    int off = 0;
+    for (int i = 0; i < ROWS * WORDS; i++)
+        off += grad[1][i] != 0.25 * grad[0][i];
+    tap_ok(off == 0, "gradients of a loss beside the model's are times its weight (%d are not)", off);
+    tap_ok(told[0].loss_sum > 0 && told[0].beside_sum == 0 && told[1].loss_sum == 0 &&
+               told[1].beside_sum == told[0].loss_sum,
+           "and it is summed apart, without it");
+}
+
 static const struct ce cases[] = {
     {1, 1, 0, true, false, 0},    {7, 5, 3, true, false, 0},     {64, 64, 0, true, true, 0},
     {3, 1024, 0, true, true, 0},  {5, 1025, 1, true, false, 0},  {3, 2500, 0, false, false, 0},
@@ -253,5 +284,6 @@ int main(void)
     a_row_without_a_target_counts_nothing(SN_F16, true);
     losses_are_told_by_set(SN_F32);
     losses_are_told_by_set(SN_BF16);
+    a_loss_beside_has_a_weight_and_a_sum_of_its_own();
     return tap_done();
 }

@@ -317,7 +317,7 @@ static void compare(struct score *s, const struct sn_config *c, const struct sn_
 }
 
 /* What is drawn beside the layout. */
-enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8, NODES = 16, GRIDS = 32, CACHE = 64 };
+enum { EXPERTS = 1, CODECS = 2, GRADIENTS = 4, SHARED = 8, NODES = 16, GRIDS = 32, CACHE = 64, FURTHER = 128 };
 
 static void estimates_are_bounds(unsigned with)
 {
@@ -332,6 +332,7 @@ static void estimates_are_bounds(unsigned with)
         return;
     }
     int due = with >= CODECS ? 125 : 200; /* the first half of those of make check-equiv */
+    due = with & FURTHER ? 40 : due;
     for (int i = 0; i < (getenv("ALL") ? 2 * due : due); i++) {
         struct sn_config c = some_layout(&seed, with & EXPERTS);
         if (with & CODECS)
@@ -346,15 +347,20 @@ static void estimates_are_bounds(unsigned with)
             draw_grid(&c, &seed);
         if (with & CACHE)
             draw_cache(&c, &seed);
+        if (with & FURTHER) {
+            c.model.mtp = 1 + (int)draw(&seed, 2);
+            c.model.tied_embeddings = draw(&seed, 2);
+        }
         compare(&s, &c, &m, &soft);
     }
     tap_ok(
-        s.above == 0, "%d layouts%s%s%s%s%s%s%s: no estimate of the step is above it (%d are; %s)",
+        s.above == 0, "%d layouts%s%s%s%s%s%s%s%s: no estimate of the step is above it (%d are; %s)",
         s.layouts, with & EXPERTS ? " of experts" : "", with & CODECS ? ", with codecs" : "",
         with & GRADIENTS ? ", gradients in bf16, updates by tiles" : "",
         with & SHARED ? ", weights of several layers" : "",
         with & NODES ? ", slices of some replicas" : "", with & GRIDS ? ", features cut too" : "",
-        with & CACHE ? ", weights that stay gathered" : "", s.above, s.first);
+        with & CACHE ? ", weights that stay gathered" : "",
+        with & FURTHER ? ", tokens further on" : "", s.above, s.first);
     tap_ok(s.more == 0, "no estimate of memory is above the arenas (%d are)", s.more);
     printf("# below the step: closed form at most %.1f %%, mean %.2f %%; played at most %.1f %%, "
            "mean %.2f %%; memory at most %.1f %%\n",
@@ -389,7 +395,10 @@ int main(void)
                                     CACHE | EXPERTS,
                                     CACHE | CODECS,
                                     CACHE | NODES,
-                                    CACHE | GRIDS};
+                                    CACHE | GRIDS,
+                                    FURTHER,
+                                    FURTHER | EXPERTS,
+                                    FURTHER | CACHE | EXPERTS};
     for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++)
         estimates_are_bounds(with[i]);
     return tap_done();
