@@ -53,6 +53,18 @@ static bool is_harmless(const char *name)
     return false;
 }
 
+/* Is the layer of a tensor, behind the model's, a block for multi-token prediction? */
+static bool is_of_block(const struct sn_safetensors *st, const char *theirs)
+{
+    static const char layer[] = "layers.";
+    const char *number = strstr(theirs, layer) + sizeof(layer) - 1;
+    char *mark = sn_format("%.*s.enorm.weight",
+                           (int)(number - theirs) + (int)strspn(number, "0123456789"), theirs);
+    bool is_there = mark && sn_safetensors_find(st, mark) != NULL;
+    sn_free(mark);
+    return is_there;
+}
+
 /* A tensor that no piece was read from: fine, an error of its own, or left over. */
 static enum sn_status judge(const struct sn_safetensors *st, const struct sn_model_config *m,
                             const struct sn_st_tensor *t, struct sn_left_over *left,
@@ -64,9 +76,10 @@ static enum sn_status judge(const struct sn_safetensors *st, const struct sn_mod
     const struct sn_st_tensor *twin =
         sn_hf_sibling(st, m->family, t->name, m->share_layers > 0 ? m->share_layers : 1, &layer);
     int further = sn_hf_further(m->family, t->name, m->layers);
-    if (is_harmless(t->name) || further >= m->mtp)
+    if (is_harmless(t->name) || (further >= m->mtp && is_of_block(st, t->name)))
         return SN_OK;
-    const struct sn_st_tensor *copied = further >= 0 ? sn_hf_copied(st, m, t->name) : NULL;
+    const struct sn_st_tensor *copied =
+        further >= 0 && further < m->mtp ? sn_hf_copied(st, m, t->name) : NULL;
     if (copied) {
         SN_TRY(sn_safetensors_same(t, copied, &same, err));
         if (same)

@@ -4,6 +4,7 @@
 #include "checkpoint/io/numbers.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <stdio.h>
 
 static enum sn_status want_shape(const struct sn_st_tensor *t, const struct sn_hf_rule *r,
@@ -49,8 +50,9 @@ static enum sn_status no_source(const struct sn_safetensors *st, const struct sn
         sn_safetensors_count(st) > 0 ? sn_safetensors_get(st, 0)->file : "safetensors";
     if (!r)
         return sn_fail(err, SN_EINPUT,
-                       "%s: no name is known for the model's %s in files of the family %s", file,
-                       tensor, sn_family_name(family));
+                       "%s: no name is known for the model's %s in files of the family %s%s", file,
+                       tensor, sn_family_name(family),
+                       strstr(tensor, ".mtp.") ? "; want model.mtp: 0" : "");
     return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from%s", file,
                    sn_hf_theirs(family, r, at).text, tensor,
                    at.layer >= m->layers ? "; without blocks for multi-token prediction, want "

@@ -46,6 +46,12 @@ static bool is_meant(const char *key, const struct sn_train_config *t)
 static enum sn_status refuse(const struct sn_model_difference *d, const char *key,
                              const struct origin *o, struct sn_err *err)
 {
+    if (strcmp(key, "mtp") == 0)
+        return sn_fail(
+            err, SN_EINPUT,
+            "%s: these weights come with '%s: %s', but the run file has '%s: %s'; want as "
+            "many, or a copy with fewer by sennit-convert --mtp",
+            o->where, key, d->theirs, key, d->ours);
     return sn_fail(err, SN_EINPUT,
                    "%s: these weights come with '%s: %s', but the run file has '%s: %s'; want the "
                    "same model%s%s%s, or train.init_changes: [%s] to begin as another one",

@@ -113,7 +113,7 @@ struct sn_model_config {
 };
 
 /* Blocks for multi-token prediction (DeepSeek-AI, "DeepSeek-V3", arXiv 2412.19437, 2.2) have the numbers
- * behind the layers'; in what differs from layer to layer they are as the last one. */
+ * behind the layers'; in what differs from layer to layer they are as the last one, but that they have experts where any layer has. */
 static inline int sn_model_blocks(const struct sn_model_config *m)
 {
     return m->layers + m->mtp;

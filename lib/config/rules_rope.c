@@ -65,14 +65,14 @@ enum sn_status sn_rule_mtp(const struct sn_config *c, const struct sn_settings *
     const struct {
         const char *key, *what;
         bool is_set;
-    } all[] = {{"model.mtp", "its blocks predict nothing in samples of so few tokens; want a longer "
-                             "model.seq, or 0",
+    } all[] = {{"model.mtp",
+                "its blocks predict nothing in samples of so few tokens; want a longer "
+                "model.seq, or 0",
                 c->model.seq <= c->model.mtp},
-               {"layout.tensor_x", "does not go with model.mtp yet; use 1, or model.mtp: 0",
-                c->layout.tensor_x > 1},
                {"run.bits", "all does not go with model.mtp yet; use layout, or model.mtp: 0",
                 sn_config_exact(c)},
-               {"data.prefix", "prompt shows blocks of model.mtp what they predict; use none, or model.mtp: 0",
+               {"data.prefix",
+                "prompt shows blocks of model.mtp what they predict; use none, or model.mtp: 0",
                 c->data.prefix == SN_PREFIX_PROMPT},
                {"train.prompt", "does not go with model.mtp yet; use model.mtp: 0",
                 sn_prompt_positions(&c->train.prompt) > 0},

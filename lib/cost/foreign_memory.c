@@ -18,7 +18,7 @@ static double elements(const struct sn_job *j, enum sn_hold held)
 
 /* --- activations ------------------------------------------------------------------------------ */
 
-/* Layers of a virtual stage; and how often the head is among its operations. */
+/* Layers of a virtual stage, blocks of model.mtp too; is the head among its operations? */
 static int layers_of(const struct sn_job *j, int vstage, bool *has_head)
 {
     const struct sn_program *p = &j->train;
@@ -29,7 +29,7 @@ static int layers_of(const struct sn_job *j, int vstage, bool *has_head)
             continue;
         for (int i = segment->first; i < segment->first + segment->n; i++) {
             int layer = p->ops[i].layer; /* the head counts as the one behind the last */
-            if (layer > last && layer < j->config->model.layers) {
+            if (layer > last && layer != j->config->model.layers) {
                 layers++;
                 last = layer;
             }
@@ -57,7 +57,7 @@ static double activations(const struct sn_job *j, const struct sn_software *s)
     }
     double logits = s->logits_bytes + (tensor > 1 ? s->logits_gathered_bytes : 0);
     return kept + (again ? s->recompute_live * layer : 0) +
-           (has_head ? logits * rows * m->vocab : 0);
+           (has_head ? logits * rows * m->vocab * (1 + m->mtp) : 0);
 }
 
 void sn_foreign_memory(struct sn_memory_plan *m, const struct sn_job *j,

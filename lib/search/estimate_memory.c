@@ -294,7 +294,10 @@ enum sn_status sn_estimate_inputs(struct sn_estimation *k, int64_t *too_much, st
     int stage[4], n = outer_stages(stage, k->pipe.stages);
     int64_t each, most = 0;
     *too_much = 0;
-    if (k->e->foreign_memory || !k->e->limit)
+    const struct sn_train_config *t = &k->e->config.train;
+    bool is_partial = t->n_freeze > 0 || t->lora.r > 0 || sn_prompt_positions(&t->prompt) > 0;
+    if (k->e->foreign_memory || !k->e->limit ||
+        is_partial) /* then a layer's input may be needed by none */
         return SN_OK;
     SN_TRY(between(k, &each, err));
     for (int i = 0; i < n; i++) {

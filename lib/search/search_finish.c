@@ -154,7 +154,7 @@ static enum sn_status find_front(struct search *s, struct sn_err *err)
 {
     struct sn_search *o = s->out;
     const struct sn_layout_config *l = &s->w->config->layout;
-    int64_t exact = o->exact;
+    int64_t exact = o->exact, bounded = o->bounded, too_big = o->too_big;
     bool chooses = l->overlap != SN_OVERLAP_NONE || l->compress.scheme == SN_SCHEME_AUTO;
     if (!s->w->front || chooses || o->n == 0 || o->stopped)
         return SN_OK;
@@ -172,12 +172,14 @@ static enum sn_status find_front(struct search *s, struct sn_err *err)
         o->stopped = false;
     }
     o->exact = exact;
+    o->bounded = bounded;
+    o->too_big = too_big;
     return SN_OK;
 }
 
 static enum sn_status collect_near(struct search *s, struct sn_err *err)
 {
-    if (s->out->n == 0)
+    if (s->out->n == 0 && (s->n_near == 0 || !s->out->stopped))
         SN_TRY(search_bound_over(s, err));
     for (int i = 0; s->out->n == 0 && i < s->n_near; i++) {
         struct sn_found *f = &s->out->near[i];

@@ -294,7 +294,7 @@ static const struct {
     {MODEL ", mtp: 5}\n" TRAIN "}\n", "run.yaml:1:95: model.mtp: 5 is outside 0..4 blocks"},
     {MODEL ", mtp: 1}\n" TRAIN ", mtp_loss: 0}\n", "run.yaml:2:49: train.mtp_loss: 0 is outside 1e-06..1000"},
     {MODEL ", mtp: 1}\n" TRAIN "}\nlayout: {tensor_x: 2}\n",
-     "run.yaml:3:20: layout.tensor_x: does not go with model.mtp yet; use 1, or model.mtp: 0"},
+     "run.yaml:3:20: layout.tensor_x: 2 does not go with model.mtp yet; use 1"},
     {MODEL ", mtp: 1}\n" TRAIN "}\nrun: {bits: all}\n",
      "run.yaml:3:13: run.bits: all does not go with model.mtp yet; use layout, or model.mtp: 0"},
     {MODEL ", mtp: 1}\n" TRAIN "}\ndata: {train: a, documents: apart, loss: mask, prefix: prompt}\n",

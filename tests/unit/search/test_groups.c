@@ -28,6 +28,8 @@ static const struct run runs[] = {
     {"deepseek-v2-lite", "h800-8", "precision: bf16", 32, 64, 4096},
     {"gemma2-9b", "dgx-h200", "precision: bf16, lora: {rank: 8, targets: [\"*.attn.q.weight\"]}",
      32, 64, 8192},
+    {"llama3-8b", "dgx-h100", "precision: bf16, freeze: [\"embed*\", \"layers.*\"]", 64, 4096,
+     8192},
     {"gpt-neox-20b", "summit", "precision: fp16", 96, 96, 2048},
 };
 enum { QUICK = 3 };
