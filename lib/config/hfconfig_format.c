@@ -286,8 +286,10 @@ static void write_fixed(struct sn_str *out, const struct sn_hf_key *row,
 /* A checkpoint does not say how its model was trained (sn_config_format_model). */
 static bool is_unknown(const struct sn_hf_key *row, const struct sn_model_config *m)
 {
+    bool of_balance =
+        strcmp(row->ours, "experts.aux_loss") == 0 || strcmp(row->ours, "experts.balance") == 0;
     return (strcmp(row->ours, "init_std") == 0 && m->init_std <= 0) ||
-           (strcmp(row->ours, "experts.aux_loss") == 0 && m->experts.aux_loss <= 0);
+           (of_balance && m->experts.aux_loss <= 0);
 }
 
 enum sn_status sn_hfconfig_format(struct sn_str *out, const struct sn_model_config *m,

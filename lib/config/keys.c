@@ -317,7 +317,7 @@ const struct sn_key sn_keys[] = {
         NAMES(documents), DEFAULT("together"), DECIDES},
     {ROW("data.loss", ENUM, AT(data.loss), "Tokens to be predicted. all; mask: those that PREFIX.mask beside each .bin counts (docs/DATA.md). The loss is the mean over them, in the global batch."),
         NAMES(losses), DEFAULT("all"), DECIDES},
-    {ROW("data.prefix", ENUM, AT(data.prefix), "What is seen in both directions. none; prompt: of each document what is before its first token that data.loss: mask counts, by itself and by what follows; the rest is causal (docs/DATA.md). Needs documents: apart and loss: mask."),
+    {ROW("data.prefix", ENUM, AT(data.prefix), "What is seen in both directions. none; prompt: of each document what is before the first token that is to be predicted and that data.loss: mask counts, by itself and by what follows; the rest is causal (docs/DATA.md). Needs documents: apart and loss: mask."),
         NAMES(prefixes), DEFAULT("none"), DECIDES, QUIET},
     {ROW("data.curriculum", MAP, NONE, "Shorter sequences in the first steps; whole samples of model.seq tokens follow.")},
     {ROW("data.curriculum.lengths", INTS, AT(data.curriculum.n_lengths), "Tokens of the pieces that samples are cut into, one length after another, each more than the one before and less than model.seq: a token sees those before it in its piece alone. Steps keep their samples and tokens (docs/DATA.md)."),

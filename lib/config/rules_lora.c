@@ -127,7 +127,6 @@ static enum sn_status is_complete(const struct sn_config *c, const struct sn_set
 enum sn_status sn_rule_prompts(const struct sn_config *c, const struct sn_settings *s,
                                struct sn_err *err)
 {
-    const struct sn_layout_config *l = &c->layout;
     SN_TRY(is_complete(c, s, err));
     if (sn_prompt_positions(&c->train.prompt) == 0)
         return SN_OK;
@@ -149,9 +148,5 @@ enum sn_status sn_rule_prompts(const struct sn_config *c, const struct sn_settin
     if (sn_config_exact(c))
         return sn_settings_fail(s, "train.prompt", err,
                                 "with run.bits: all is not built yet; set run.bits: layout");
-    if (l->tensor_pieces > 1 && l->sequence_parallel)
-        return sn_settings_fail(s, "layout.tensor_pieces", err,
-                                "deals out positions anew with sequence_parallel, which "
-                                "train.prompt does not follow yet; set 1");
     return SN_OK;
 }

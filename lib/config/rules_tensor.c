@@ -69,10 +69,13 @@ enum sn_status sn_rule_tensor_pieces(const struct sn_config *c, const struct sn_
     int n = l->tensor_pieces;
     char near[SN_NEAR_SIZE];
     bool deals = l->sequence_parallel && l->tensor > 1 && l->tensor_x == 1;
-    const char *what = l->compress.coding[SN_CODED_TENSOR].on ? "layout.compress.tensor"
-                       : deals && c->model.experts.count > 0
-                           ? "experts and sequence_parallel, which have an order of rows"
-                           : NULL;
+    const char *what =
+        l->compress.coding[SN_CODED_TENSOR].on ? "layout.compress.tensor"
+        : deals && c->model.experts.count > 0
+            ? "experts and sequence_parallel, which have an order of rows"
+        : deals && sn_prompt_positions(&c->train.prompt) > 0
+            ? "train.prompt and sequence_parallel, whose positions are dealt out anew"
+            : NULL;
     if (n == 1 || (l->tensor == 1 && l->tensor_x == 1))
         return SN_OK;
     if (l->overlap == SN_OVERLAP_NONE)

@@ -128,7 +128,7 @@ enum sn_status sn_rule_route(const struct sn_visit *s)
     SN_TRY(write_routes(s, SN_ROUTE_P, 2, bias));
     SN_TRY(write_routes(s, SN_ROUTE_OWN, 1, 0));
     SN_TRY(write_routes(s, SN_ROUTE_COUNTS, 3, bias));
-    return write_routes(s, SN_ROUTE_SEQUENCES, 3, 0);
+    return write_routes(s, SN_ROUTE_SEQUENCES, 3, sn_has_out(s, SN_ROUTE_OWN) ? 0 : bias);
 }
 
 /* Counts of the micro-batch's tokens on all replicas: as if they were those of all tokens, which is

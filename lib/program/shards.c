@@ -314,11 +314,13 @@ static enum sn_status check_shared(const struct sn_job *j, const struct order *o
             int first = j->module_of_node[order[k].use.first];
             bool uses = m->nodes[i].param[0] == param || m->nodes[i].param[1] == param;
             if (uses && module != first && (first != 0 || module != last))
-                return sn_fail(err, SN_EINPUT,
-                               "%s is used by layers of several pipeline stages, which only the "
-                               "first and the last can share; want layout.pipeline: %s, or its "
-                               "layers in one stage",
-                               m->params[param].name, j->stages > 2 ? "2 or 1" : "1");
+                return sn_fail(
+                    err, SN_EINPUT,
+                    "%s is used by layers of several parts of the pipeline, which only the "
+                    "first and the last can share; want layout.pipeline: %s%s, or its "
+                    "layers in one part",
+                    m->params[param].name, j->stages > 2 ? "2 or 1" : "1",
+                    j->modules > j->stages ? " or layout.virtual_stages: 1" : "");
         }
     return SN_OK;
 }

@@ -180,7 +180,7 @@ train: {steps: 1, global_batch: 4, prompt: {rows: 1, size: 8, layers: [0, 1]}}
 layout: {pipeline: 3, micro_batch: 1}
 YAML
 run "$bin/sennit-plan" three.yaml --json
-like "one projection is in no three stages" "$err" 'prompt.projection is used by layers of several pipeline stages, which only the first and the last can share; want layout.pipeline: 2 or 1, or its layers in one stage$'
+like "one projection is in no three stages" "$err" 'prompt.projection is used by layers of several parts of the pipeline, which only the first and the last can share; want layout.pipeline: 2 or 1, or its layers in one part$'
 run "$bin/sennit-data" shuffle captions -o shuffled
 like "documents keep their order, which features have" "$err" 'captions.npy: features are of documents in their order, which would change; build tokens and features anew'
 

@@ -501,8 +501,8 @@ static const struct {
      "run.yaml:3:20: data.curriculum: cuts samples into pieces that do not see their prompt; leave it "
      "out, or train.prompt"},
     {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\nlayout: {tensor: 2, tensor_pieces: 2, overlap: auto}\n",
-     "run.yaml:3:36: layout.tensor_pieces: deals out positions anew with sequence_parallel, which "
-     "train.prompt does not follow yet; set 1"},
+     "run.yaml:3:36: layout.tensor_pieces: 2 does not go with train.prompt and sequence_parallel, "
+     "whose positions are dealt out anew; use 1"},
     {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\ndata: {prefix: prompt, documents: apart, loss: mask}\n",
      "run.yaml:3:16: data.prefix: with train.prompt is not built yet; leave one of the two out"},
     /* groups of parameters */
