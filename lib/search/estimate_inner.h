@@ -45,11 +45,11 @@ enum sn_status sn_stage_cost(struct sn_estimation *k, int s, struct sn_inventory
 
 /* estimate_memory.c: find out what is kept for backward; *too_much: that, if it alone is more than the
  * limit, else 0. Then of the stage that needs most all bytes. */
-/* The same at least, of every layer's input but the first's, which is kept with any recomputation: nothing
- * is compiled. */
-enum sn_status sn_estimate_inputs(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
 enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
 enum sn_status sn_estimate_memory(struct sn_estimation *k, int64_t *most, struct sn_err *err);
+/* As sn_estimate_kept, but of every layer's input but the first's alone, which is kept with any recomputation:
+ * nothing is compiled. */
+enum sn_status sn_estimate_inputs(struct sn_estimation *k, int64_t *too_much, struct sn_err *err);
 
 /* The first unit of a stage module in e->keeps: units are in the order of the model. */
 static inline int sn_keeps_at(const struct sn_estimation *k, int module)

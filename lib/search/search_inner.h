@@ -20,7 +20,7 @@ struct family {
 struct group {
     int64_t first, n;
     double bound;          /* of them all */
-    bool is_open, is_over; /* each of them is bounded; inputs of layers alone are over the limit */
+    bool is_open, is_over; /* each of them is bounded; what all of them keep is over the limit */
 };
 
 /* How many units keep their gathered weights in a layout without its order of axes, within a limit. */
