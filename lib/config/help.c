@@ -154,6 +154,8 @@ bool sn_key_is_said(const struct sn_key *k, const struct sn_config *c)
         return false;
     if (strncmp(k->name, "model.experts.bias", 18) == 0 && x->bias == SN_BIAS_NONE)
         return false;
+    if (strcmp(k->name, "model.experts.balance") == 0 && x->aux_loss == 0)
+        return false;
     if (strcmp(k->name, "model.experts.router") == 0 && x->router == SN_ROUTER_SOFTMAX)
         return false;
     if (strcmp(k->name, "model.experts.mixer_range") == 0 && x->router != SN_ROUTER_SPARSEMIXER)

@@ -81,6 +81,11 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
     if (m->head_dim > 0 && (int64_t)m->head_dim * m->heads == m->hidden)
         m->head_dim = 0; /* as usual */
     SN_TRY(sn_experts_derive(m, s, err));
+    if (m->dense_ffn > 0 && !sn_model_mixes_layers(m) && sn_settings_own(s, "model.dense_ffn"))
+        return sn_settings_fail(s, "model.dense_ffn", err,
+                                "%d is of layers without experts beside others with them; set "
+                                "model.experts.every or model.experts.from, or leave it out",
+                                m->dense_ffn);
     if (!sn_model_mixes_layers(m) || m->dense_ffn == m->ffn)
         m->dense_ffn = 0; /* of no layer, or as usual */
     if (!sn_settings_get(s, "model.activation"))
@@ -387,9 +392,8 @@ static enum sn_status changes_are_keys(const struct sn_config *c, const struct s
 
 static struct sn_text_place place_of(const struct sn_settings *s, const char *key)
 {
-    const struct sn_yaml_node *n = sn_settings_get(s, key);
-    bool here = n && strcmp(n->file, s->path) == 0; /* not in a file that it names */
-    return here ? (struct sn_text_place){n->line, n->col} : (struct sn_text_place){0};
+    const struct sn_yaml_node *n = sn_settings_own(s, key);
+    return n ? (struct sn_text_place){n->line, n->col} : (struct sn_text_place){0};
 }
 
 enum sn_status sn_rules_apply(struct sn_config *c, const struct sn_settings *s, struct sn_err *err)

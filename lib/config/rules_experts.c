@@ -3,6 +3,8 @@
  */
 #include "lib/config/settings.h"
 
+#include <string.h>
+
 /* One way to say what is the same: a width of shared experts as a number of them, where it is one,
  * and the first layer that may have experts as the one behind the last group of `every`. */
 enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_settings *s,
@@ -32,7 +34,7 @@ enum sn_status sn_experts_derive(struct sn_model_config *m, const struct sn_sett
         x->bias = sigmoid ? SN_BIAS_LOSS_FREE : SN_BIAS_NONE;
     if (!sn_settings_get(s, "model.experts.aux_loss"))
         x->aux_loss = x->router == SN_ROUTER_SIGMOID ? 0 : 0.01;
-    if (x->groups == 1)
+    if (x->groups == 1 && !sn_settings_own(s, "model.experts.top_groups"))
         x->top_groups = 1;
     x->from = x->count > 0 ? x->from / x->every * x->every : 0;
     return SN_OK;
@@ -43,6 +45,22 @@ static bool has_experts(enum sn_family f)
     return sn_family_traits(f)->experts;
 }
 
+/* What a preset brings may be more than its model needs, but what the run file says is meant. */
+static enum sn_status dense_says_nothing(const struct sn_settings *s, struct sn_err *err)
+{
+    char names[SN_FAMILIES_SIZE];
+    for (int i = 0; i < sn_n_keys; i++) {
+        const char *key = sn_keys[i].name;
+        if (strncmp(key, "model.experts.", 14) == 0 && strcmp(key, "model.experts.count") != 0 &&
+            sn_settings_own(s, key))
+            return sn_settings_fail(s, key, err,
+                                    "has no effect in a model without experts; set "
+                                    "model.experts.count and family %s, or leave it out",
+                                    sn_families_that(names, has_experts));
+    }
+    return SN_OK;
+}
+
 enum sn_status sn_rule_experts_family(const struct sn_config *c, const struct sn_settings *s,
                                       struct sn_err *err)
 {
@@ -50,7 +68,7 @@ enum sn_status sn_rule_experts_family(const struct sn_config *c, const struct sn
     const char *family = sn_family_name(m->family);
     char names[SN_FAMILIES_SIZE];
     if (has_experts(m->family) == (m->experts.count > 0))
-        return SN_OK;
+        return m->experts.count > 0 ? SN_OK : dense_says_nothing(s, err);
     if (has_experts(m->family))
         return sn_settings_fail(s, "model.experts.count", err,
                                 "missing; family %s wants a number of experts, such as 8", family);
@@ -146,6 +164,10 @@ enum sn_status sn_rule_experts(const struct sn_config *c, const struct sn_settin
                                 "loss-free moves by what experts were chosen, but with router: "
                                 "dense nothing is chosen in training; want bias: none, or router: "
                                 "softmax");
+    if (x->balance != SN_BALANCE_BATCH && x->aux_loss == 0 && sn_settings_own(s, "model.experts.balance"))
+        return sn_settings_fail(s, "model.experts.balance", err,
+                                "sequence is of the load-balancing loss, whose weight is 0; set "
+                                "model.experts.aux_loss, such as 0.001, or leave it out");
     /* Counts of a step are fp32 sums, exact up to 2^24: one that is not is far above the mean. */
     int64_t mean = (int64_t)c->train.global_batch * m->seq * x->top_k / x->count;
     if (x->bias != SN_BIAS_NONE && mean > 1 << 24)

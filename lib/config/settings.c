@@ -206,6 +206,12 @@ static const char *words_of(char buf[NAME_SIZE], const struct sn_key_member *m)
     return buf;
 }
 
+static void set_row(struct sn_settings *s, int row, const struct sn_yaml_node *n)
+{
+    s->set[row] = n;
+    s->own[row] = s->depth == 1;
+}
+
 /* What a key's mapping has set in what is included ends where the key is given again; and where it is
  * given as a mapping all that is not written beside it. */
 static void forget_members(struct sn_settings *s, const struct sn_key *k,
@@ -238,7 +244,7 @@ static enum sn_status read_members(struct sn_settings *s, const struct sn_key *k
         if (strcmp(m->key, k->name) != 0 && sn_yaml_find(n->parent, last))
             return sn_yaml_fail_key(w, err, "%s: %s is %s, which is given, too; keep one", k->name,
                                     m->word, m->key);
-        s->set[sn_key_find(m->key, strlen(m->key))] = w;
+        set_row(s, sn_key_find(m->key, strlen(m->key)), w);
     }
     return SN_OK;
 }
@@ -256,7 +262,7 @@ static enum sn_status read_key(struct sn_settings *s, const char *section,
         return sn_yaml_fail_key(n, err, "%s is not built yet; leave it out", name);
     if (k->members)
         forget_members(s, k, n);
-    s->set[row] = n;
+    set_row(s, row, n);
     if (k->members && n->kind == SN_YAML_MAP)
         return read_members(s, k, n, err);
     if (k->type != SN_KEY_MAP || sn_yaml_is_null(n)) /* an empty section: every default */
@@ -266,7 +272,7 @@ static enum sn_status read_key(struct sn_settings *s, const char *section,
     bool scalar = n->kind == SN_YAML_SCALAR;
     if (scalar && k->short_for) {
         forget_section(s, name);
-        s->set[sn_key_find(k->short_for, strlen(k->short_for))] = n;
+        set_row(s, sn_key_find(k->short_for, strlen(k->short_for)), n);
         return SN_OK;
     }
     if (scalar && k->word && strcmp(n->text, k->word) == 0)
@@ -329,6 +335,12 @@ const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const ch
 {
     int row = sn_key_find(key, strlen(key));
     return row < 0 ? NULL : s->set[row];
+}
+
+const struct sn_yaml_node *sn_settings_own(const struct sn_settings *s, const char *key)
+{
+    int row = sn_key_find(key, strlen(key));
+    return row < 0 || !s->own[row] ? NULL : s->set[row];
 }
 
 const struct sn_yaml_node *sn_settings_grid_z(const struct sn_settings *s)

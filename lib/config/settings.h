@@ -13,6 +13,7 @@ enum { SN_INCLUDES_MAX = 4 };
 struct sn_settings {
     const char *path;                            /* the run file, for messages */
     const struct sn_yaml_node *set[SN_KEYS_MAX]; /* by row: the setting that stands, or NULL */
+    bool own[SN_KEYS_MAX];                       /* it is of the run file, not of what that includes */
     struct sn_yaml_doc *docs;                    /* what the settings point into */
     const char *share_dir;                       /* as given by the caller; may be NULL */
     int depth;                                   /* files being read now */
@@ -27,6 +28,8 @@ void sn_settings_fini(struct sn_settings *s);
 
 /* The setting of a key, NULL when it was left out. */
 const struct sn_yaml_node *sn_settings_get(const struct sn_settings *s, const char *key);
+/* The same, NULL also when a preset or another file that the run file names brought it. */
+const struct sn_yaml_node *sn_settings_own(const struct sn_settings *s, const char *key);
 /* z of layout.tensor: {x, y, z}, whose key is layout.zero_node; NULL when it was left out. */
 const struct sn_yaml_node *sn_settings_grid_z(const struct sn_settings *s);
 

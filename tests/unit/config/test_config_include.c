@@ -159,6 +159,28 @@ static void files_are_pulled_in(const struct place *p)
     sn_free(want);
 }
 
+/* What the run file itself says without effect is refused (test_config_errors.c). */
+static void what_a_file_brings_may_have_no_effect(const struct place *p)
+{
+    struct sn_str text = {0};
+    write_file(p, "moe.yaml",
+               "{preset: llama-tiny, family: mixtral, experts: {count: 4, top_k: 3, every: 2, "
+               "balance: sequence}, dense_ffn: 96}\n");
+    char *dense = at_place(p, "model: {file: %s/moe.yaml, family: llama, experts: {count: 0}}\n" TRAIN);
+    char *plain = at_place(p, "model: {file: %s/moe.yaml, experts: {aux_loss: 0}}\n" TRAIN);
+    struct sn_config c = good(p, dense);
+    tap_ok(c.model.experts.count == 0 && c.model.dense_ffn == 0, "a dense model of a file with experts");
+    c = good(p, plain);
+    sn_config_format(&text, &c);
+    struct sn_config again = good(p, text.p);
+    tap_ok(c.model.experts.count == 4 && again.model.experts.top_k == 3 && !strstr(text.p, "balance:") &&
+               sn_config_hash(&c) == sn_config_hash(&again),
+           "a loss without weight, whose tokens the run's own file does not name");
+    sn_str_fini(&text);
+    sn_free(dense);
+    sn_free(plain);
+}
+
 static void cycles_and_depth_are_refused(const struct place *p)
 {
     struct sn_config c;
@@ -457,6 +479,7 @@ int main(void)
     keys_beside_override(&p);
     a_named_machine_replaces_that_of_the_file(&p);
     files_are_pulled_in(&p);
+    what_a_file_brings_may_have_no_effect(&p);
     cycles_and_depth_are_refused(&p);
     a_file_that_includes_itself_is_refused(&p);
     config_json_is_read(&p);
