@@ -22,7 +22,7 @@ enum {
     SN_TOLD_BESIDE,
     SN_NTOLD
 };
-enum { SN_STARTS_NUMBER = 103 }; /* of what stands for the rows of a batch's starts */
+enum { SN_STARTS_NUMBER = 103, SN_FEATURES_NUMBER = 120 }; /* of what stands for a batch's starts, and its features */
 
 /* What is sent and has not been taken by all. */
 struct sn_sent {

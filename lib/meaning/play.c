@@ -318,7 +318,7 @@ static enum sn_status put_features(struct sn_meaning *m, struct sn_rank *r)
                             .rows = rows,
                             .cols = cols,
                             .ld = cols,
-                            .value = sn_field_of(105),
+                            .value = sn_field_of(SN_FEATURES_NUMBER),
                             .space = {SN_SPACE_TOKENS, SN_SPACE_FIXED},
                             .first = {sample * c->model.seq, 0}};
         sn_slabs_put(held, &m->spaces, &t);

@@ -14,8 +14,28 @@ static uint64_t name_of(const struct sn_visit *s, uint64_t what)
     return sn_field_of(sn_name(SN_OP_PROMPT, sn_field_mix(name, what)));
 }
 
-/* What stands for the features, which are those of the micro-batch's samples; 1 without. */
-static enum sn_status features(const struct sn_visit *s, int in, uint64_t *value)
+/* All columns of features, each row of which is the one of its sample that the kernel takes it for (play.c puts them). */
+static enum sn_status check_features(const struct sn_visit *s, const struct sn_slab *t, int64_t cols)
+{
+    const struct sn_prompt_attr *a = &s->op->attr.prompt;
+    int64_t seq = s->op->attr.position.seq, entry = (int64_t)a->rows * a->levels;
+    struct sn_corner at = sn_corner(t, cols);
+    if (t->value != sn_field_of(SN_FEATURES_NUMBER) || at.col != 0 || t->first[SN_SLAB_COLS] != 0 || t->cols != cols ||
+        (t->rows > 1 && t->ld != cols))
+        return sn_visit_fault(s, "takes %s and %s for rows of %lld features", sn_place_text(s->m, t, SN_SLAB_ROWS).s,
+                              sn_place_text(s->m, t, SN_SLAB_COLS).s, (long long)cols);
+    for (int64_t k = 0; k < t->rows; k += entry - (at.row + k) % entry) {
+        int64_t row = at.row + k, sample = sn_first_sample(s) + row / entry, is = t->first[SN_SLAB_ROWS] + k;
+        if (is != sample * seq + row % entry)
+            return sn_visit_fault(s, "takes features %lld of sample %lld for features %lld of sample %lld",
+                                  (long long)(is % seq), (long long)(is / seq), (long long)(row % entry),
+                                  (long long)sample);
+    }
+    return SN_OK;
+}
+
+/* What stands for the features, which are those of the micro-batch's samples, each as wide as W; 1 without. */
+static enum sn_status features(const struct sn_visit *s, int in, int64_t width, uint64_t *value)
 {
     struct sn_slabs f = {0};
     *value = 1;
@@ -23,15 +43,14 @@ static enum sn_status features(const struct sn_visit *s, int in, uint64_t *value
         return SN_OK;
     const struct sn_view *v = &s->op->in[in];
     const struct sn_prompt_attr *a = &s->op->attr.prompt;
-    int64_t seq = s->op->attr.position.seq, entry = (int64_t)a->rows * a->levels;
-    enum sn_status st = sn_read(s, in, &f);
-    for (int i = 0; i < f.n && st == SN_OK; i++) {
-        int64_t sample = sn_first_sample(s) + sn_corner(&f.t[i], v->cols).row / entry;
-        if (f.t[i].first[SN_SLAB_ROWS] / seq != sample)
-            st = sn_visit_fault(s, "takes features of sample %lld for those of %lld",
-                                (long long)(f.t[i].first[SN_SLAB_ROWS] / seq), (long long)sample);
-        *value = f.t[i].value;
-    }
+    int64_t rows = (int64_t)s->r->job->config->layout.micro_batch * a->rows * a->levels;
+    if (v->rows != rows || v->cols != width)
+        return sn_visit_fault(s, "takes %lld rows of %lld features for %lld of %lld", (long long)v->rows,
+                              (long long)v->cols, (long long)rows, (long long)width);
+    enum sn_status st = sn_read(s, in, &f); /* all of them */
+    for (int i = 0; i < f.n && st == SN_OK; i++)
+        st = check_features(s, &f.t[i], v->cols);
+    *value = sn_field_of(SN_FEATURES_NUMBER);
     sn_slabs_fini(&f);
     return st;
 }
@@ -90,7 +109,7 @@ enum sn_status sn_rule_prompt(const struct sn_visit *s)
         st = sn_check_positions(s, &y, s->op->in[SN_PROMPT_X].cols,
                                 s->op->attr.position.context_rank);
     if (st == SN_OK)
-        st = features(s, SN_PROMPT_F, &value);
+        st = features(s, SN_PROMPT_F, s->op->in[SN_PROMPT_W].cols, &value);
     if (st == SN_OK)
         st = add_weights(s, sn_field_mul(value, name_of(s, 2)), &y);
     if (st == SN_OK)
@@ -155,7 +174,7 @@ enum sn_status sn_rule_prompt_dw(const struct sn_visit *s)
     if (st == SN_OK)
         st = sn_check_positions(s, &dy, cols, s->op->attr.position.context_rank);
     if (st == SN_OK)
-        st = features(s, SN_PROMPT_DW_F, &value);
+        st = features(s, SN_PROMPT_DW_F, s->op->out[SN_PROMPT_DW_DW].cols, &value);
     if (st == SN_OK)
         st = sn_column_sums(s, &dy, cols, &sums);
     if (st == SN_OK)
