@@ -139,9 +139,6 @@ enum sn_status sn_rule_prompts(const struct sn_config *c, const struct sn_settin
         return sn_settings_fail(s, "data.curriculum", err,
                                 "cuts samples into pieces that do not see their prompt; leave it "
                                 "out, or train.prompt");
-    if (c->data.prefix != SN_PREFIX_NONE)
-        return sn_settings_fail(s, "data.prefix", err,
-                                "with train.prompt is not built yet; leave one of the two out");
     if (c->model.share_layers > 1)
         return sn_settings_fail(s, "train.prompt", err,
                                 "with model.share_layers is not built yet; want 1");

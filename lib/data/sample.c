@@ -57,12 +57,14 @@ static struct walk walk_begin(const struct sn_config *c, const struct sn_data *d
 }
 
 /* The first token of the part that is not of its document's prefix, or `end`. A document's first token is no
- * target. */
+ * target, nor is what train.prompt fills. */
 static int64_t prefix_end(const struct sn_config *c, const struct walk *w, int64_t end)
 {
     if (c->data.prefix == SN_PREFIX_NONE)
         return w->from;
-    int64_t begin = sn_data_document_token(w->data, w->document - 1) + 1;
+    int places = sn_prompt_positions(&c->train.prompt);
+    int64_t begin =
+        sn_data_document_token(w->data, w->document - 1) + (places > 1 ? places : 1);
     int64_t at = begin < end ? sn_data_mask_first(sn_data_mask(w->data), begin, end - begin) : end;
     return at > w->from ? at : w->from;
 }

@@ -22,7 +22,7 @@ layout_tokens() { # prefix
             if ($i == 10) { document++; at = 0 }
         } }' |
         "$BUILD/bin/sennit-data" build --tokens --masked - --vocab 61 -o "$1-docs" --valid 0.2 >/dev/null
-    # A document a sample of 48 tokens, with features in front of it.
+    # A document a sample of 48 tokens, with features in front of it, and a mask.
     od -An -v -tu1 -w48 "$tmp/text" | sed 's/^ *//' >"$tmp/text-prompt"
     layout_prompt "$1-prompt" <"$tmp/text-prompt" 1 200
     layout_prompt "$1-prompt-valid" <"$tmp/text-prompt" 201 240
@@ -33,7 +33,8 @@ layout_tokens() { # prefix
 # Documents FIRST .. LAST of those that come in, and PREFIX.npy with [4, 6] numbers of each: float16 of 1, -1, 0.5 and 2.
 layout_prompt() { # prefix first last
     sed -n "$2,$3p" >"$tmp/documents"
-    "$BUILD/bin/sennit-data" build --tokens "$tmp/documents" -o "$1" --vocab 61 >/dev/null
+    awk '{ for (i = 1; i <= NF; i++) printf "%s%s ", (i <= NR * 5 % 11 || (NR + i) % 5 < 2) ? "-" : "", $i; print "" }' "$tmp/documents" |
+        "$BUILD/bin/sennit-data" build --tokens --masked - -o "$1" --vocab 61 >/dev/null
     {
         printf '\223NUMPY\001\000\166\000'
         printf '%-117s\n' "{'descr': '<f2', 'fortran_order': False, 'shape': ($(($3 - $2 + 1)), 4, 6), }"

@@ -517,8 +517,6 @@ static const struct {
     {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\nlayout: {tensor: 2, tensor_pieces: 2, overlap: auto}\n",
      "run.yaml:3:36: layout.tensor_pieces: 2 does not go with train.prompt and sequence_parallel, "
      "whose positions are dealt out anew; use 1"},
-    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\ndata: {prefix: prompt, documents: apart, loss: mask}\n",
-     "run.yaml:3:16: data.prefix: with train.prompt is not built yet; leave one of the two out"},
     /* groups of parameters */
     {MODEL "}\n" TRAIN ", groups: {names: ['a', 'b'], lr: [1]}}\n",
      "run.yaml:2:71: train.groups.lr: 1 numbers of 2 groups; want one for each of "
