@@ -3,6 +3,7 @@
  */
 #include "bin/common.h"
 #include "bin/train/end.h"
+#include "bin/train/features.h"
 #include "bin/train/files.h"
 #include "bin/train/generate.h"
 #include "bin/train/line.h"
@@ -223,9 +224,14 @@ static enum sn_status set_one_sample(struct sn_config *c, int ranks, struct sn_e
 }
 
 /* Requests share samples, and do not see each other. */
-static enum sn_status set_score(struct sn_config *c, struct sn_err *err)
+static enum sn_status set_score(struct sn_config *c, const struct sn_train_score *s,
+                                struct sn_err *err)
 {
     c->data.documents = SN_DOCUMENTS_APART;
+    if (s->begin && sn_prompt_positions(&c->train.prompt) > 0)
+        return sn_fail(err, SN_EINPUT,
+                       "--begin: with train.prompt a text begins behind its prompt; leave it out");
+    SN_TRY(sn_train_features_check(c, "--score", s->features, err));
     if (c->model.experts.capacity_factor <= 0)
         return SN_OK;
     return sn_fail(
@@ -252,8 +258,10 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
     if (sn_train_generate_wanted(&l->generate))
         SN_TRY(set_one_sample(c, ranks, err));
+    if (sn_train_generate_wanted(&l->generate))
+        SN_TRY(sn_train_features_check(c, "--generate", l->generate.features, err));
     if (l->score.file)
-        SN_TRY(set_score(c, err));
+        SN_TRY(set_score(c, &l->score, err));
     if (sn_train_generate_wanted(&l->generate) || l->score.file || l->tune ||
         l->replay.step > 0) { /* nothing is saved */
         c->checkpoint.async = false;

@@ -9,7 +9,8 @@
 
 struct sn_train_generate {
     const char *text;             /* NULL: not asked for */
-    const char *file;             /* that the text is in; or NULL */
+    const char *file;             /* that the text is in, with features a prompt a line; or NULL */
+    const char *features;         /* bin/train/features.h; NULL: none are named */
     const char *option;           /* one of the others that was given; NULL: none */
     const char *tokenizer, *stop; /* NULL: what the run's data says */
     long long tokens, top_k;
@@ -25,7 +26,8 @@ static inline bool sn_train_generate_wanted(const struct sn_train_generate *g)
     return g->text || g->file;
 }
 /* A prompt is text where a tokenizer is known. Else it is bytes for a vocabulary of 256, or decimal
- * numbers of tokens. Collective: rank 0 reads it, and prints. */
+ * numbers of tokens. With features there is a text for each entry, in a line. Collective: rank 0 reads, and
+ * prints. */
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
                                  struct sn_comm *comm, const struct sn_train_generate *g,
                                  struct sn_err *err);

@@ -49,6 +49,10 @@ static const char usage[] =
     "                       as are started; where no tokenizer is known, TEXT is bytes for a\n"
     "                       vocabulary of 256, else token ids, such as \"72 101\"\n"
     "  --prompt-file FILE   the same of the text in FILE\n"
+    "  --features FILE.npy  what train.prompt reads: with --score an entry for each request; else a "
+    "text\n"
+    "                       for each entry, in a line, behind TEXT or line by line behind those of "
+    "FILE\n"
     "  --score FILE         how likely the continuations in FILE are: JSON lines {\"context\": "
     "..., "
     "\n"
@@ -96,6 +100,7 @@ enum {
     PLACES,
     GENERATE,
     PROMPT_FILE,
+    FEATURES,
     SCORE,
     BEGIN,
     TOKENIZER,
@@ -214,6 +219,9 @@ static enum sn_status parse_option(int code, char **argv, struct sn_train_line *
     case PLACES:
         l->places = optarg;
         return SN_OK;
+    case FEATURES:
+        l->generate.features = l->score.features = optarg;
+        return SN_OK;
     case SCORE:
         l->score.file = optarg;
         return SN_OK;
@@ -312,6 +320,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
                                             {"prompt-file", required_argument, NULL, PROMPT_FILE},
+                                            {"features", required_argument, NULL, FEATURES},
                                             {"score", required_argument, NULL, SCORE},
                                             {"begin", required_argument, NULL, BEGIN},
                                             {"tokenizer", required_argument, NULL, TOKENIZER},
@@ -338,9 +347,11 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
         return sn_fail(err, SN_EINPUT, "%s: is for --generate%s", l->generate.option,
                        strcmp(l->generate.option, "--seed") == 0 ? "; a run's seed is run.seed"
                                                                  : ", which is not asked for");
-    if (l->generate.tokenizer && !l->score.file && !sn_train_generate_wanted(&l->generate))
+    if ((l->generate.tokenizer || l->generate.features) && !l->score.file &&
+        !sn_train_generate_wanted(&l->generate))
         return sn_fail(err, SN_EINPUT,
-                       "--tokenizer: is for --generate and --score, which are not asked for");
+                       "--%s: is for --generate and --score, which are not asked for",
+                       l->generate.tokenizer ? "tokenizer" : "features");
     if (l->score.begin && !l->score.file)
         return sn_fail(err, SN_EINPUT, "--begin: is for --score, which is not asked for");
     if (l->replay.rank >= 0 && l->replay.step == 0)

@@ -1,6 +1,7 @@
 #include "bin/train/score.h"
 
 #include "bin/common.h"
+#include "bin/train/features.h"
 #include "bin/train/generate.h"
 #include "checkpoint/io/files.h"
 #include "lib/base/jsonl.h"
@@ -17,6 +18,7 @@ struct scorer {
     const struct sn_train_score *want;
     struct sn_tokenizer_id of;
     struct sn_tokenizer *tokenizer; /* NULL: none is known */
+    struct sn_train_features features;
 };
 
 /* Behind which a text begins: as --begin says, as documents of the data do, or as the tokenizer's file does;
@@ -55,12 +57,22 @@ static enum sn_status read_requests(void *self, struct sn_score_set *out, struct
                              .bytes = c->model.vocab == 256,
                              .vocab = c->model.vocab,
                              .seq = c->model.seq,
+                             .places = sn_prompt_positions(&c->train.prompt),
                              .begin = -1};
     SN_TRY(find_begin(s, &by.begin, err));
+    SN_TRY(sn_train_features_open(&s->features, c, s->want->features, err));
     SN_TRY(sn_file_load(&text, &len, s->want->file, err));
     enum sn_status st = sn_score_parse(out, text, len, s->want->file, &by, err);
     sn_free(text);
-    return st;
+    return st == SN_OK ? sn_train_features_count(&s->features, s->want->file, out->n_requests,
+                                                 "requests", err)
+                       : st;
+}
+
+static enum sn_status read_features(void *self, int request, float *out, struct sn_err *err)
+{
+    struct scorer *s = self;
+    return sn_features_read(s->features.file, request, out, err);
 }
 
 static enum sn_status print_scores(void *self, const struct sn_score_set *set,
@@ -92,7 +104,10 @@ enum sn_status sn_train_score(struct sn_trainer *t, const struct sn_config *c, s
                               const struct sn_train_score *want, struct sn_err *err)
 {
     struct scorer s = {.config = c, .want = want};
-    struct sn_score_options o = {.read = read_requests, .give = print_scores, .self = &s};
+    struct sn_score_options o = {.read = read_requests,
+                                 .features = read_features,
+                                 .give = print_scores,
+                                 .self = &s};
     enum sn_status st = comm->rank == 0 ? sn_data_tokenizer_of_run(&s.of, c, err) : SN_OK;
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
@@ -100,5 +115,6 @@ enum sn_status sn_train_score(struct sn_trainer *t, const struct sn_config *c, s
     if (st == SN_OK)
         st = sn_trainer_score(t, &o, err);
     sn_tokenizer_destroy(s.tokenizer);
+    sn_train_features_close(&s.features);
     return st;
 }

@@ -12,6 +12,7 @@
 struct sn_train_score {
     const char *file;              /* of requests (lib/data/score.h); NULL: not asked for */
     const char *tokenizer, *begin; /* NULL: what the run's data says */
+    const char *features;          /* an entry for each request (bin/train/features.h); or NULL */
 };
 
 /* In any layout; documents of the configuration are apart. On rank 0 a line for each request, in the order

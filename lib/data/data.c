@@ -35,7 +35,8 @@ size_t sn_data_prefix_length(const char *prefix)
 {
     size_t n = strlen(prefix);
     bool has_suffix = n > 4 && prefix[n - 5] != '/' &&
-                      (strcmp(prefix + n - 4, ".bin") == 0 || strcmp(prefix + n - 4, ".idx") == 0);
+                      (strcmp(prefix + n - 4, ".bin") == 0 || strcmp(prefix + n - 4, ".idx") == 0 ||
+                       strcmp(prefix + n - 4, ".npy") == 0);
     return has_suffix ? n - 4 : n;
 }
 

@@ -95,8 +95,14 @@ static enum sn_status take_arrays(struct reader *r, struct sn_json c, struct sn_
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
+/* Inputs of a piece that a sample has room for. */
+static int64_t room(const struct sn_score_by *by)
+{
+    return by->places > 0 ? by->seq - by->places + 1 : by->seq;
+}
+
 /* n of r->whole from `from` on, from `first` of them on to be predicted; `begins`: behind the token that
- * begins documents, which is counted in none of these. */
+ * begins documents or the last place of a prompt, which is counted in none of these. */
 static enum sn_status add_piece(struct reader *r, int64_t from, int64_t n, int64_t first,
                                 bool begins, struct sn_err *err)
 {
@@ -104,8 +110,9 @@ static enum sn_status add_piece(struct reader *r, int64_t from, int64_t n, int64
     struct sn_score_piece p = {.at = (int64_t)s->tokens.len,
                                .n = (int32_t)(n + begins),
                                .first = (int32_t)(first + begins),
-                               .request = (int32_t)s->n_requests};
-    bool good = !begins || sn_ids_push(&s->tokens, r->by->begin);
+                               .request = (int32_t)s->n_requests,
+                               .prompt = begins};
+    bool good = !begins || sn_ids_push(&s->tokens, r->by->places > 0 ? 0 : r->by->begin);
     for (int64_t i = 0; i < n && good; i++)
         good = sn_ids_push(&s->tokens, r->whole.p[from + i]);
     if (!good || !sn_grow((void **)&s->piece, s->n_pieces, &s->cap_pieces, sizeof(p)))
@@ -116,7 +123,7 @@ static enum sn_status add_piece(struct reader *r, int64_t from, int64_t n, int64
 
 static enum sn_status begin_is_known(const struct reader *r, const char *what, struct sn_err *err)
 {
-    if (r->by->begin >= 0)
+    if (r->by->begin >= 0 || r->by->places > 0)
         return SN_OK;
     return sn_fail(
         err, SN_EINPUT,
@@ -125,13 +132,13 @@ static enum sn_status begin_is_known(const struct reader *r, const char *what, s
         r->name, (long long)r->line, what);
 }
 
-/* The last S inputs of C X, and the token that is behind them; C as it is alone. */
+/* The last inputs of C X that there is room for, and the token that is behind them; C as it is alone. */
 static enum sn_status add_continuation(struct reader *r, struct sn_score_request *q,
                                        struct sn_err *err)
 {
-    int64_t seq = r->by->seq, all = (int64_t)r->whole.len, before = (int64_t)r->context.len;
+    int64_t most = room(r->by), all = (int64_t)r->whole.len, before = (int64_t)r->context.len;
     before = before < all ? before : all;
-    bool begins = before == 0;
+    bool begins = before == 0 || r->by->places > 0;
     if (before > 0)
         memcpy(r->whole.p, r->context.p, (size_t)before * sizeof(*r->whole.p));
     q->tokens = all - before;
@@ -140,33 +147,35 @@ static enum sn_status add_continuation(struct reader *r, struct sn_score_request
                        (long long)r->line);
     if (begins)
         SN_TRY(begin_is_known(r, "an empty context", err));
-    if (q->tokens > seq)
+    if (q->tokens > most)
         return sn_fail(
             err, SN_EINPUT,
             "%s:%lld: continuation: %lld tokens; this model predicts at most %lld of one "
-            "text (model.seq): want a shorter one, or {\"text\": ...}",
-            r->name, (long long)r->line, (long long)q->tokens, (long long)seq);
-    q->left_out = all > seq + 1 ? all - seq - 1 : 0;
+            "text (model.seq%s): want a shorter one, or {\"text\": ...}",
+            r->name, (long long)r->line, (long long)q->tokens, (long long)most,
+            r->by->places > 0 ? " and train.prompt" : "");
+    q->left_out = all + begins > most + 1 ? all + begins - most - 1 : 0;
     SN_TRY(add_piece(r, q->left_out, all - q->left_out, before - q->left_out, begins, err));
     struct sn_score_piece *p = &r->set->piece[r->set->n_pieces - 1];
-    p->prompt = p->first;
+    p->prompt = p->first; /* with its context */
     return SN_OK;
 }
 
-/* Windows of S inputs: the first begins behind the token that begins documents, each other one has before
- * what it predicts as much as fits. */
+/* Windows of as many inputs as there is room for: the first begins behind the token that begins documents, or each
+ * behind a prompt; each other one has before what it predicts as much as fits. */
 static enum sn_status add_rolling(struct reader *r, struct sn_score_request *q, struct sn_err *err)
 {
-    int64_t seq = r->by->seq, all = (int64_t)r->whole.len;
+    int64_t most = room(r->by), all = (int64_t)r->whole.len;
+    bool begins = r->by->places > 0;
     q->tokens = all;
     if (all == 0)
         return sn_fail(err, SN_EINPUT, "%s:%lld: text: there is nothing in it", r->name,
                        (long long)r->line);
     SN_TRY(begin_is_known(r, "a text", err));
-    SN_TRY(add_piece(r, 0, all < seq ? all : seq, 0, true, err));
-    for (int64_t done = seq; done < all;) {
-        int64_t end = all - done < seq ? all : done + seq, from = end - seq - 1;
-        SN_TRY(add_piece(r, from, end - from, done - from, false, err));
+    SN_TRY(add_piece(r, 0, all < most ? all : most, 0, true, err));
+    for (int64_t done = most; done < all;) {
+        int64_t end = all - done < most ? all : done + most, from = end - most - !begins;
+        SN_TRY(add_piece(r, from, end - from, done - from, begins, err));
         done = end;
     }
     return SN_OK;

@@ -5,7 +5,8 @@
  * token that begins documents, in windows as long as samples, each token predicted once ("rolling"). C and
  * X are both texts or both arrays of token numbers; "id" is any value, given back. Texts are cut into tokens as
  * EleutherAI's harness does it: blanks at the end of C are moved to X, and X's tokens are those of C X
- * behind as many as C has alone. Other members are refused.
+ * behind as many as C has alone. Other members are refused. With train.prompt all C and X are behind what it fills:
+ * nothing else begins them, and a piece begins with the last place of it.
  *
  * Knows nothing of ranks and models.
  */
@@ -19,7 +20,7 @@ struct sn_score_piece {
     int64_t at; /* of the set's tokens */
     int32_t n, first;
     int32_t request; /* that it is of, from 0 */
-    int32_t prompt;  /* of them the context of a continuation; 0: they are of a text alone */
+    int32_t prompt;  /* of them what a text begins behind, and the context of a continuation */
 };
 struct sn_score_request {
     char *id;         /* as JSON; NULL: has none */
@@ -39,6 +40,7 @@ struct sn_score_by {
     bool bytes;                           /* without one: a token is a byte */
     int vocab;
     int64_t seq;   /* of a sample */
+    int places;    /* of it that train.prompt fills */
     int32_t begin; /* behind which a text or an empty context begins; -1: nobody knows it */
 };
 /* Read a file's text. SN_EINPUT: "NAME:LINE: what is wrong". The set begins zeroed and is ended by fini,

@@ -6,6 +6,8 @@
  * `generate_row` adds its keys and values to them and attends to those before it. Without `past` each
  * token is a whole window.
  *
+ * What train.prompt fills are the first rows of every window, in front of the tokens that it lies on.
+ *
  * With data.prefix the prompt is seen in both directions, as far as the window has it: its keys are those of
  * `generate`, and what follows is causal, so a row is what it is without.
  *
@@ -96,15 +98,15 @@ static int32_t pick(const struct sn_model_config *m, const float *logits, double
     return best;
 }
 
-/* The window on a text: tokens first .. first + S - 1 of it, of which the first `rows` are computed and their
- * keys and values kept. */
+/* The window on a text: `places` that train.prompt fills, then tokens of it from `first` on, S rows in all, of which
+ * the first `rows` are computed and their keys and values kept. */
 struct window {
     int32_t *ids;    /* S */
     int32_t *starts; /* S x 2: what each row sees (kernels/mask.h); NULL: there are no prefixes */
-    int64_t seq, prompt, first, rows;
+    int64_t seq, places, prompt, first, rows;
 };
 
-/* Where the window of a text of n tokens begins. */
+/* Where a window of `seq` tokens of a text of n begins. */
 static int64_t window_begin(int64_t seq, int64_t n)
 {
     int64_t step = seq >= 4 ? seq / 4 : 1;
@@ -114,17 +116,19 @@ static int64_t window_begin(int64_t seq, int64_t n)
 /* Put the window of n tokens into w; returns the row of the newest. */
 static int64_t fill_window(struct window *w, const int32_t *tokens, int64_t n)
 {
-    int64_t first = window_begin(w->seq, n);
+    int64_t first = window_begin(w->seq - w->places, n);
+    int64_t left = w->prompt > first ? w->prompt - first : 0; /* of the prompt's tokens */
     for (int64_t i = 0; i < w->seq; i++) {
-        w->ids[i] = first + i < n ? tokens[first + i] : 0;
+        int64_t at = first + i - w->places, last = w->places + left - 1;
+        w->ids[i] = i >= w->places && at < n ? tokens[at] : 0;
         if (w->starts) {
             w->starts[2 * i] = 0;
-            w->starts[2 * i + 1] = (int32_t)(first + i < w->prompt ? w->prompt - 1 - first : i);
+            w->starts[2 * i + 1] = (int32_t)(i < last ? last : i);
         }
     }
     w->rows = first == w->first ? w->rows : 0;
     w->first = first;
-    return n - first - 1;
+    return w->places + n - first - 1;
 }
 
 /* --- words of all ranks ----------------------------------------------------------------------- */
@@ -135,8 +139,8 @@ struct words {
 };
 
 struct head {
-    bool is_here;
-    int64_t most;        /* words of a rank */
+    struct words here;
+    int64_t most;        /* of a rank */
     struct words *words; /* of all ranks, on rank 0 */
     float *parts;        /* [ranks, most], on rank 0; elsewhere [most] */
     float *logits;       /* of all words, on rank 0 */
@@ -166,15 +170,14 @@ static void head_fini(struct head *h)
 static enum sn_status head_init(struct head *h, struct sn_trainer *t, struct sn_err *err)
 {
     struct sn_comm *c = t->env.comm;
-    struct words mine = words_here(t->job);
     bool is_first = c->rank == 0;
-    *h = (struct head){.is_here = mine.n > 0};
+    *h = (struct head){.here = words_here(t->job)};
     h->words = is_first ? sn_alloc_n((size_t)c->size, sizeof(*h->words)) : NULL;
     h->logits = is_first ? sn_alloc_n((size_t)t->env.config->model.vocab, sizeof(float)) : NULL;
     bool good = !is_first || (h->words && h->logits);
     SN_TRY(c->ops->agree(
         c, good ? SN_OK : sn_fail(err, SN_ENOMEM, "generate: no memory for logits"), err));
-    SN_TRY(c->ops->gather(c, &mine, (int64_t)sizeof(mine), h->words, 0, err));
+    SN_TRY(c->ops->gather(c, &h->here, (int64_t)sizeof(h->here), h->words, 0, err));
     for (int r = 0; r < c->size && is_first; r++)
         h->most = h->words[r].n > h->most ? h->words[r].n : h->most;
     SN_TRY(c->ops->broadcast(c, &h->most, (int64_t)sizeof(h->most), 0, err));
@@ -190,9 +193,8 @@ static enum sn_status collect(struct head *h, struct sn_trainer *t, const float 
     struct sn_comm *c = t->env.comm;
     float *mine =
         c->rank == 0 ? h->logits : h->parts; /* room that is written below, or is not read */
-    struct words w = words_here(t->job);
-    if (h->is_here)
-        memcpy(mine, here, (size_t)w.n * sizeof(float));
+    if (h->here.n > 0)
+        memcpy(mine, here, (size_t)h->here.n * sizeof(float));
     SN_TRY(c->ops->gather(c, mine, h->most * (int64_t)sizeof(float), c->rank == 0 ? h->parts : NULL,
                           0, err));
     for (int r = 0; r < c->size && c->rank == 0; r++)
@@ -215,7 +217,7 @@ static enum sn_status next_logits(struct sn_trainer *t, struct head *h, struct w
     const void *here = NULL;
     SN_TRY(sn_exec_segments(t->exec, p, at, err)); /* from another stage, forward, head */
     w->rows = at.row + 1;
-    if (h->is_here)
+    if (h->here.n > 0)
         SN_TRY(sn_exec_fetch(t->exec, p, p->logits, &here, err));
     if (t->env.comm->size > 1)
         SN_TRY(collect(h, t, here, err));
@@ -223,8 +225,8 @@ static enum sn_status next_logits(struct sn_trainer *t, struct head *h, struct w
     return SN_OK;
 }
 
-static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_generate_options *o,
-                                   struct sn_err *err)
+enum sn_status sn_trainer_check_prompt(const struct sn_trainer *t,
+                                       const struct sn_generate_options *o, struct sn_err *err)
 {
     int vocab = t->env.config->model.vocab;
     for (int i = 0; i < o->n_prompt; i++)
@@ -232,16 +234,16 @@ static enum sn_status check_prompt(const struct sn_trainer *t, const struct sn_g
             return sn_fail(err, SN_EINPUT,
                            "--generate: token %d of the prompt is %d; this model knows 0..%d",
                            i + 1, o->prompt[i], vocab - 1);
-    return o->n_prompt > 0 ? SN_OK
-                           : sn_fail(err, SN_EINPUT,
-                                     "--generate: the prompt is empty; give it at least one token");
+    return o->n_prompt > 0 || sn_prompt_positions(&t->env.config->train.prompt) > 0
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT,
+                         "--generate: the prompt is empty; give it at least one token");
 }
 
 /* What rank 0 was asked for, on all ranks. */
 struct text {
     int32_t *tokens;
     int64_t prompt, total;
-    int32_t stop;
 };
 
 static enum sn_status continue_text(struct sn_trainer *t, const struct sn_generate_options *o,
@@ -252,45 +254,52 @@ static enum sn_status continue_text(struct sn_trainer *t, const struct sn_genera
     struct sn_comm *comm = t->env.comm;
     struct window w = {.ids = sn_exec_address(t->exec, &t->job->train, t->job->ids),
                        .seq = c->model.seq,
+                       .places = sn_prompt_positions(&c->train.prompt),
                        .prompt = x->prompt};
     if (c->data.prefix != SN_PREFIX_NONE)
         w.starts = sn_exec_address(t->exec, &t->job->train, t->job->starts);
     const float *logits = NULL;
     uint64_t key = sn_rng_key(o->seed, "generate");
     for (int64_t n = x->prompt; n < x->total; n++) {
+        int32_t next[2] = {0, false}; /* the token; does the text end with it? */
         SN_TRY(next_logits(t, h, &w, x->tokens, n, &logits, err));
-        if (comm->rank == 0)
-            x->tokens[n] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
-        SN_TRY(comm->ops->broadcast(comm, &x->tokens[n], (int64_t)sizeof(*x->tokens), 0, err));
-        if (x->tokens[n] == x->stop)
+        if (comm->rank == 0) {
+            next[0] = pick(&c->model, logits, weight, o, sn_rng_uniform(key, (uint64_t)n));
+            next[1] = next[0] == o->stop || !o->emit(o->self, next[0]);
+        }
+        SN_TRY(comm->ops->broadcast(comm, next, (int64_t)sizeof(next), 0, err));
+        x->tokens[n] = next[0];
+        if (next[1])
             break;
-        if (comm->rank == 0)
-            o->emit(o->self, x->tokens[n]);
     }
     return SN_OK;
 }
 
-enum sn_status sn_trainer_refuse_prompt(const struct sn_trainer *t, const char *what,
-                                        struct sn_err *err)
+/* With the first text. */
+static void say_how(struct sn_trainer *t)
 {
-    if (sn_prompt_positions(&t->env.config->train.prompt) == 0)
-        return SN_OK;
-    return sn_fail(err, SN_EINPUT,
-                   "%s: %s puts no prompt (train.prompt) in front of a text yet; validation "
-                   "(train.eval_every) tells of what a run with prompts has learnt",
-                   t->env.config->path, what);
+    char size[16];
+    const struct sn_job *j = t->job;
+    if (t->said_how || t->env.comm->rank != 0)
+        return;
+    t->said_how = true;
+    if (j->keeps_past)
+        sn_log(SN_LOG_INFO, "generate: keys and values of %d tokens are kept (%s)",
+               j->config->model.seq, sn_str_bytes(size, j->class_bytes[SN_CLASS_PAST]));
+    else
+        sn_log(SN_LOG_INFO, "generate: each token computes its whole window (--no-cache)");
 }
 
 enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenizer_id *tokenizer,
                                         struct sn_err *err)
 {
     const struct sn_config *c = t->env.config;
-    SN_TRY(sn_trainer_refuse_prompt(t, "--generate", err));
+    bool has_prompt = sn_prompt_positions(&c->train.prompt) > 0; /* which init_from has none of */
     t->state.config_hash = 0; /* of course it was saved under other settings */
     t->state.tokenizer = *tokenizer;
     SN_TRY(sn_trainer_restore(t, false, SN_OK, err));
     enum sn_status st = sn_trainer_publish(t, err);
-    if (st == SN_OK && t->state.scalars.step == 0 && !c->train.init_from[0])
+    if (st == SN_OK && t->state.scalars.step == 0 && (!c->train.init_from[0] || has_prompt))
         st = sn_fail(err, SN_EINPUT, "%s: there is no checkpoint to generate from; train first",
                      c->path);
     SN_TRY(t->env.comm->ops->agree(t->env.comm, st, err));
@@ -299,14 +308,18 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
     return SN_OK;
 }
 
-static void say_how(const struct sn_job *j)
+/* Those of rank 0, on all ranks. */
+static enum sn_status share_features(struct sn_trainer *t, const float *features,
+                                     struct sn_err *err)
 {
-    char size[16];
-    if (j->keeps_past)
-        sn_log(SN_LOG_INFO, "generate: keys and values of %d tokens are kept (%s)",
-               j->config->model.seq, sn_str_bytes(size, j->class_bytes[SN_CLASS_PAST]));
-    else
-        sn_log(SN_LOG_INFO, "generate: each token computes its whole window (--no-cache)");
+    struct sn_comm *c = t->env.comm;
+    struct sn_loader l = sn_trainer_loader(t, &t->valid_data);
+    int64_t bytes = sn_loader_features(&l) * (int64_t)sizeof(*features);
+    if (!l.features)
+        return SN_OK;
+    if (c->rank == 0)
+        memcpy(l.features, features, (size_t)bytes);
+    return c->ops->broadcast(c, l.features, bytes, 0, err);
 }
 
 /* The prompt of rank 0, and room for what follows it, on all ranks. */
@@ -315,8 +328,7 @@ static enum sn_status share_text(struct text *x, struct sn_trainer *t,
 {
     struct sn_comm *c = t->env.comm;
     if (c->rank == 0)
-        *x = (struct text){
-            .prompt = o->n_prompt, .total = (int64_t)o->n_prompt + o->tokens, .stop = o->stop};
+        *x = (struct text){.prompt = o->n_prompt, .total = (int64_t)o->n_prompt + o->tokens};
     SN_TRY(c->ops->broadcast(c, x, (int64_t)sizeof(*x), 0, err));
     x->tokens = sn_alloc_n((size_t)x->total, sizeof(*x->tokens));
     enum sn_status st = x->tokens ? SN_OK
@@ -336,15 +348,17 @@ enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generat
     struct head h = {0};
     struct text x = {.tokens = NULL};
     double *weight = NULL;
-    enum sn_status st = comm->rank == 0 ? check_prompt(t, o, err) : SN_OK;
+    enum sn_status st = comm->rank == 0 ? sn_trainer_check_prompt(t, o, err) : SN_OK;
     if (st == SN_OK && comm->rank == 0 &&
         !(weight = sn_alloc_n((size_t)c->model.vocab, sizeof(*weight))))
         st = sn_fail(err, SN_ENOMEM, "generate: no memory for %d words", c->model.vocab);
     st = comm->ops->agree(comm, st, err);
-    if (st == SN_OK && comm->rank == 0)
-        say_how(t->job);
+    if (st == SN_OK)
+        say_how(t);
     if (st == SN_OK)
         st = share_text(&x, t, o, err);
+    if (st == SN_OK)
+        st = share_features(t, o->features, err);
     if (st == SN_OK)
         st = head_init(&h, t, err);
     if (st == SN_OK)

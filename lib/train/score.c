@@ -5,7 +5,7 @@
  * goes to the rank that row r of an evaluation would go to, so that all ranks of a layout share the work.
  * The head leaves each row's loss and how many of its words are likelier; a rank adds up those of its
  * rows, and rank 0 the ranks' sums. Learned positions tell where in a sample a request is: there each has one to
- * itself.
+ * itself, and so it has with train.prompt, which fills the first positions of a sample.
  */
 #include "lib/train/trainer_state.h"
 
@@ -32,6 +32,7 @@ struct scoring {
     struct sn_score_rows rows;
     struct part *part; /* by request */
     int32_t *owner;    /* [samples here, S]: the request of each target; -1: nobody's */
+    float *features;   /* [samples of all ranks in a run of the program]; NULL: none are read */
     bool counts;       /* this rank's losses: no other has the same */
 };
 
@@ -50,7 +51,11 @@ static enum sn_status share(struct scoring *s, struct sn_err *err)
     s->owner = sn_alloc_n((size_t)(s->loader.sequences * seq), sizeof(*s->owner));
     if (c->rank != 0)
         set->piece = sn_alloc_n((size_t)n[1], sizeof(*set->piece));
-    if (!s->part || !s->owner || !set->piece ||
+    int64_t numbers = sn_loader_features(&s->loader), ranks = s->loader.ranks;
+    if (numbers > 0)
+        s->features =
+            sn_alloc_n((size_t)(ranks * s->loader.sequences * numbers), sizeof(*s->features));
+    if (!s->part || !s->owner || !set->piece || (numbers > 0 && !s->features) ||
         (c->rank != 0 && !sn_ids_room(&set->tokens, (size_t)n[0])))
         st = sn_fail(err, SN_ENOMEM, "--score: no memory for the requests");
     SN_TRY(c->ops->agree(c, st, err));
@@ -58,8 +63,9 @@ static enum sn_status share(struct scoring *s, struct sn_err *err)
     SN_TRY(c->ops->broadcast(c, set->piece, n[1] * (int64_t)sizeof(*set->piece), 0, err));
     set->tokens.len = (size_t)n[0];
     set->n_pieces = (int)n[1];
-    bool learned = s->loader.config->model.rotary_pct <= 0;
-    return c->ops->agree(c, sn_score_pack(&s->rows, set, seq, learned, err), err);
+    const struct sn_config *config = s->loader.config;
+    bool alone = config->model.rotary_pct <= 0 || sn_prompt_positions(&config->train.prompt) > 0;
+    return c->ops->agree(c, sn_score_pack(&s->rows, set, seq, alone, err), err);
 }
 
 /* --- one run of the program -------------------------------------------------------------------- */
@@ -73,11 +79,13 @@ static void put_seen(const struct sn_loader *l, int64_t row, int64_t first, int6
         l->starts[row * columns + 1] = (int32_t)last;
 }
 
-/* Sample `row` of all (none: only fills the batch) as the i-th here. */
+/* Sample `row` of all (none: only fills the batch) as the i-th here. A piece begins in the last place that
+ * train.prompt fills. */
 static void fill(struct scoring *s, int i, int64_t row)
 {
     const struct sn_loader *l = &s->loader;
-    int64_t seq = l->place.seq, at = 0;
+    int64_t seq = l->place.seq, at = 0, numbers = sn_loader_features(l);
+    int places = sn_prompt_positions(&l->config->train.prompt), lead = places > 0 ? places - 1 : 0;
     int32_t *ids = l->whole, *targets = l->whole + seq;
     int32_t *owner = s->owner + i * seq;
     int k = row < s->rows.n ? s->rows.first[row] : 0;
@@ -85,13 +93,13 @@ static void fill(struct scoring *s, int i, int64_t row)
     for (; k < end; k++) {
         const struct sn_score_piece *p = &s->set.piece[s->rows.order[k]];
         const int32_t *tokens = s->set.tokens.p + p->at;
-        int64_t begin = at;
-        for (int64_t j = 0; j + 1 < p->n; j++, at++) {
+        int64_t begin = at, last = begin + lead + p->prompt - 1; /* of its prompt */
+        for (int64_t j = -lead; j + 1 < p->n; j++, at++) {
             bool asked = j + 1 >= p->first;
-            ids[at] = tokens[j];
+            ids[at] = j < 0 ? 0 : tokens[j];
             targets[at] = asked ? tokens[j + 1] : SN_NO_TARGET;
             owner[at] = asked ? p->request : -1;
-            put_seen(l, i * seq + at, begin, j < p->prompt ? begin + p->prompt - 1 : at);
+            put_seen(l, i * seq + at, begin, at < last ? last : at);
         }
     }
     for (; at < seq; at++) {
@@ -99,7 +107,24 @@ static void fill(struct scoring *s, int i, int64_t row)
         targets[at] = owner[at] = -1;
         put_seen(l, i * seq + at, at, at);
     }
+    if (s->features)
+        memcpy(l->features + i * numbers,
+               s->features + ((int64_t)l->rank * l->sequences + i) * numbers,
+               (size_t)numbers * sizeof(float));
     sn_loader_spread(l, i);
+}
+
+/* Of samples first .. first + n - 1 of all, from rank 0; of those that are none, of any others. */
+static enum sn_status share_features(struct scoring *s, const struct sn_score_options *o,
+                                     int64_t first, int64_t n, struct sn_err *err)
+{
+    struct sn_comm *c = s->t->env.comm;
+    int64_t numbers = sn_loader_features(&s->loader);
+    for (int64_t i = 0; i < n && first + i < s->rows.n && c->rank == 0; i++) {
+        const struct sn_score_piece *p = &s->set.piece[s->rows.order[s->rows.first[first + i]]];
+        SN_TRY(o->features(o->self, p->request, s->features + i * numbers, err));
+    }
+    return c->ops->broadcast(c, s->features, n * numbers * (int64_t)sizeof(float), 0, err);
 }
 
 static enum sn_status add_rows(struct scoring *s, struct sn_err *err)
@@ -123,7 +148,7 @@ static enum sn_status add_rows(struct scoring *s, struct sn_err *err)
     return SN_OK;
 }
 
-static enum sn_status run(struct scoring *s, struct sn_err *err)
+static enum sn_status run(struct scoring *s, const struct sn_score_options *o, struct sn_err *err)
 {
     const struct sn_loader *l = &s->loader;
     struct sn_trainer *t = s->t;
@@ -131,6 +156,8 @@ static enum sn_status run(struct scoring *s, struct sn_err *err)
             group = (int64_t)l->ranks * l->sequences; /* nothing in it is random */
     sn_exec_scalars(t->exec)->targets_in_step = 1;
     for (int64_t first = 0; first < s->rows.n; first += group) {
+        if (s->features)
+            SN_TRY(share_features(s, o, first, group, err));
         for (int i = 0; i < l->sequences; i++)
             fill(s, i, first + (int64_t)l->rank * l->sequences + i);
         SN_TRY(sn_exec_run(t->exec, &t->job->evaluate, &first_sample, err));
@@ -186,7 +213,7 @@ static enum sn_status score(struct scoring *s, const struct sn_score_options *o,
     SN_TRY(sn_solo_end(t->solo, c->rank == 0 ? o->read(o->self, &s->set, err) : SN_OK, err));
     SN_TRY(share(s, err));
     double begun = sn_clock();
-    SN_TRY(run(s, err));
+    SN_TRY(run(s, o, err));
     SN_TRY(add_up(s, err));
     if (c->rank != 0)
         return SN_OK;
@@ -202,12 +229,11 @@ enum sn_status sn_trainer_score(struct sn_trainer *t, const struct sn_score_opti
     for (int g = 0; g < SN_NGROUPS; g++)
         if (t->job->same_loss >> g & 1u && t->job->group_index[g] > 0)
             s.counts = false;
-    enum sn_status st = sn_trainer_refuse_prompt(t, "--score", err);
-    if (st == SN_OK)
-        st = score(&s, o, err);
+    enum sn_status st = score(&s, o, err);
     sn_score_rows_fini(&s.rows);
     sn_score_set_fini(&s.set);
     sn_free(s.part);
     sn_free(s.owner);
+    sn_free(s.features);
     return st;
 }

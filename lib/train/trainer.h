@@ -92,22 +92,26 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
  * Collective; the options are rank 0's. Tokens go to its `emit` one by one. */
 struct sn_generate_options {
     const int32_t *prompt; /* copied before the first token is given */
-    int n_prompt;          /* 1 .. */
+    int n_prompt;          /* 1 ..; 0 .. behind what train.prompt fills */
+    const float *features; /* one entry of finite numbers, where train.prompt reads some; copied as well */
     int tokens;            /* how many to add */
     double temperature;    /* 0: the most likely token */
     int top_k;             /* 0: all */
     double top_p;          /* the fewest tokens that are likely together; 1: all */
     int32_t stop;          /* ends the text, and is not given; -1: nothing does */
     uint64_t seed;         /* the same: the same text */
-    void (*emit)(void *self, int32_t token);
+    bool (*emit)(void *self, int32_t token); /* false: it ends the text */
     void *self;
 };
+/* SN_EINPUT: the model knows no such prompt. Not collective. */
+enum sn_status sn_trainer_check_prompt(const struct sn_trainer *t,
+                                       const struct sn_generate_options *o, struct sn_err *err);
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err);
 
-/* How likely continuations are (score.c), in a layout whose evaluation sees documents apart. Both calls are
- * on rank 0 alone: what is asked, of which the memory is borrowed from read until give has returned, and the
- * answers, one for each request. Collective. */
+/* How likely continuations are (score.c), in a layout whose evaluation sees documents apart. All calls are
+ * on rank 0 alone: what is asked, of which the memory is borrowed from read until give has returned; where
+ * train.prompt reads some, the features of a request; and the answers, one for each request. Collective. */
 struct sn_score_set; /* lib/data/score.h */
 struct sn_score {
     double logprob; /* sum over its tokens */
@@ -115,6 +119,7 @@ struct sn_score {
 };
 struct sn_score_options {
     enum sn_status (*read)(void *self, struct sn_score_set *out, struct sn_err *err);
+    enum sn_status (*features)(void *self, int request, float *out, struct sn_err *err);
     enum sn_status (*give)(void *self, const struct sn_score_set *s, const struct sn_score *scores,
                            struct sn_err *err);
     void *self;

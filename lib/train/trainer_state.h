@@ -86,6 +86,7 @@ struct sn_trainer {
     struct sn_data_fit fit;
     struct sn_loader train, valid;
     bool said_no_targets;  /* of a step */
+    bool said_how;         /* texts are written */
     int batch;             /* which size of batch the job's train program is set to */
     struct sn_ahead ahead; /* on a device */
     int64_t *first_sample; /* per micro-batch of a step */
@@ -226,9 +227,6 @@ enum sn_status sn_trainer_open_data(struct sn_trainer *t, struct sn_err *err);
 
 /* trainer.c: the tokens that steps are made of; the next step, of which the caller sees what
  * follows. */
-/* SN_EINPUT: the run has prompts (train.prompt), which `what` does not fill yet. */
-enum sn_status sn_trainer_refuse_prompt(const struct sn_trainer *t, const char *what,
-                                        struct sn_err *err);
 struct sn_loader sn_trainer_loader(const struct sn_trainer *t, const struct sn_corpus *corpus);
 enum sn_status sn_trainer_step(struct sn_trainer *t, int64_t step, struct sn_err *err);
 

@@ -71,16 +71,17 @@ done
 while read -r line; do
     # shellcheck disable=SC2086 # words of a command
     case $line in
-    sennit-*) run "$bin/"$line ;;
+    sennit-*) eval "run $bin/$line" ;;
     *) run $line ;;
     esac
     is "$line" "$rc" 0
     [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 3)"
     case $line in
     sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
+    *--features*) printf '%s\n' "$out" >texts ;;
     esac
 done <commands
-is "commands of the page" "$(wc -l <commands | tr -d ' ')" 18
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 19
 ok "the tokenizer goes along with the merged weights" cmp hub/base/tokenizer.json hub/merged/tokenizer.json
 is "files of the page" "$(ls lora.yaml tune.yaml alm.yaml | wc -l | tr -d ' ')" 3
 
@@ -169,8 +170,20 @@ run "$bin/sennit-convert" runs/alm/ckpt wide2 --layout two.yaml
 like "not for a layout that knows of none" "$err" "has prompts, of which the layout file says nothing; give it the run's train.prompt\$"
 run "$bin/sennit-convert" runs/alm/ckpt hub/prompt --to safetensors
 like "the field has no names for them" "$err" "has prompts \(train.prompt\), which the field's files have no names for"
-run "$bin/sennit-train" alm.yaml --generate 'a'
-like "a text has no features yet" "$err" 'alm.yaml: --generate puts no prompt \(train.prompt\) in front of a text yet'
+is "a caption for each entry" "$(wc -l <texts | tr -d ' ')" 24
+ok "pictures of one kind have one caption, others have others" awk '{ k = NR % 4; bad = bad || (k in of && of[k] != $0); of[k] = $0 }
+    END { for (k in of) n += !seen[of[k]]++; exit bad || n < 3 }' texts
+run "$bin/sennit-train" alm.yaml --generate '' --features blind-held-captions.npy --temperature 0 --tokens 4
+is "nothing tells those apart whose features are 0" "$rc $(printf '%s\n' "$out" | sort -u | wc -l | tr -d ' ')" "0 1"
+sed '/^-0/d; s/^0 0 //; s/ -0//g; s/ /, /g; s/.*/{"context": [], "continuation": [&]}/' held-captions.txt >ask.jsonl
+run "$bin/sennit-train" alm.yaml --score ask.jsonl --features held-captions.npy
+printf '%s\n' "$out" | sed 's/.*"logprob": \([-0-9.]*\),.*/\1/' >logprobs
+ok "captions are as likely as in validation (loss $told)" awk -v a="$told" '{ sum -= $1 }
+    END { d = sum / NR / 4 / a - 1; exit !(NR == 24 && d < 2e-6 && d > -2e-6) }' logprobs
+sed 's#runs/alm#runs/untrained#' alm.yaml >untrained.yaml
+run "$bin/sennit-train" untrained.yaml --generate '' --features held-captions.npy
+is "prompts that nobody has trained" "$rc" 2
+like "prompts that nobody has trained: why" "$err" 'untrained.yaml: there is no checkpoint to generate from; train first'
 run "$bin/sennit-plan" search alm.yaml --gpus 2
 like "nor has a search layers that are all alike" "$err" 'train.prompt: a search estimates one layer for all'
 

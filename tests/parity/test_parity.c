@@ -6,6 +6,7 @@
  *   loss of every step        1e-6 relative at step 1, 1e-5 after updates
  *   every gradient tensor     |g - want| <= 1e-4 max(|want|, 1e-3 global norm)
  *   the global norm           1e-5 relative
+ *   scores of texts           1e-5 relative, behind prompts
  *   weights after 3 steps     of some; |w - want| <= 1e-5 max |want|, and 0 where that is 0
  *   biases of routers         after 20 steps, 1e-6
  *   routers' balancing losses 1e-5 relative
@@ -16,6 +17,10 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/hf/hfnames.h"
 #include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "lib/data/corpus.h"
+#include "lib/data/features.h"
+#include "lib/data/score.h"
 #include "lib/train/trainer.h"
 #include "tests/lib/job_test.h"
 #include "tests/lib/tap.h"
@@ -291,12 +296,14 @@ static void check_biases(struct sn_trainer *t, const char *name)
     json_decref(root);
 }
 
-static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64_t stop_after)
+/* `scores`: it may score texts afterwards. */
+static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64_t stop_after,
+                                bool scores)
 {
     static const struct sn_saver saver = {
         .begin = no_save, .finish = is_over, .times = no_times, .find = no_find, .init = from_file};
     struct sn_trainer_env env = {
-        .config = c, .comm = comm, .ops = sn_ops_cpu(), .saver = &saver, .threads = 2};
+        .config = c, .comm = comm, .ops = sn_ops_cpu(), .saver = &saver, .threads = 2, .scores = scores};
     struct sn_trainer_options o = {.stop_after = stop_after};
     struct sn_trainer *t = NULL;
     struct sn_err err = {0};
@@ -305,6 +312,69 @@ static struct sn_trainer *train(struct sn_config *c, struct sn_comm *comm, int64
         code != 0)
         tap_ok(false, "%s trains: %s (code %d)", c->run.name, err.text, code);
     return t;
+}
+
+/* The samples of step 2, behind what train.prompt fills. */
+struct asked {
+    const struct sn_config *config;
+    struct sn_data *data;
+    double loss; /* of a token, as they were scored */
+};
+
+static enum sn_status ask(void *self, struct sn_score_set *out, struct sn_err *err)
+{
+    const struct asked *a = self;
+    const struct sn_config *c = a->config;
+    int seq = c->model.seq, places = sn_prompt_positions(&c->train.prompt);
+    int32_t ids[64], targets[64];
+    struct sn_str text = {0};
+    for (int64_t i = 0; i < c->train.global_batch; i++) {
+        SN_TRY(sn_data_read(a->data, c->train.global_batch + i, seq, c->model.vocab, ids, targets, err));
+        for (int k = places; k < seq; k++)
+            sn_str_add(&text, "%s%d", k == places ? "{\"context\": [], \"continuation\": [" : ",", ids[k]);
+        sn_str_add(&text, "]}\n");
+    }
+    struct sn_score_by by = {.vocab = c->model.vocab, .seq = seq, .places = places, .begin = -1};
+    enum sn_status st = sn_score_parse(out, text.p, strlen(text.p), "samples", &by, err);
+    sn_str_fini(&text);
+    return st;
+}
+
+static enum sn_status features_of(void *self, int request, float *out, struct sn_err *err)
+{
+    const struct asked *a = self;
+    return sn_features_read(sn_data_features(a->data), a->config->train.global_batch + request, out, err);
+}
+
+static enum sn_status take_scores(void *self, const struct sn_score_set *s, const struct sn_score *scores,
+                                  struct sn_err *err)
+{
+    struct asked *a = self;
+    double sum = 0, tokens = 0;
+    (void)err;
+    for (int i = 0; i < s->n_requests; i++) {
+        sum -= scores[i].logprob;
+        tokens += (double)s->request[i].tokens;
+    }
+    a->loss = sum / tokens;
+    return SN_OK;
+}
+
+/* Behind the weights of step 1 the loss of step 2 is what --score says of its samples. */
+static void check_scores(struct sn_config c, struct sn_comm *comm, const struct expected *want)
+{
+    struct asked a = {.config = &c};
+    struct sn_score_options o = {.read = ask, .features = features_of, .give = take_scores, .self = &a};
+    struct sn_err err = {0};
+    c.data.documents = SN_DOCUMENTS_APART;
+    struct sn_trainer *t = train(&c, comm, 1, true);
+    bool good = t && sn_data_open_shared(&a.data, sn_set_path(&c.data.train, 0), true, NULL, &err) == SN_OK &&
+                sn_corpus_open_prompt(a.data, &c, true, NULL, &err) == SN_OK &&
+                sn_trainer_score(t, &o, &err) == SN_OK;
+    double off = fabs(a.loss / want->loss[1] - 1);
+    tap_ok(good && off <= 1e-5, "%s: scores of what step 2 reads (%.1e relative) %s", c.run.name, off, err.text);
+    sn_data_close(a.data);
+    sn_trainer_destroy(t);
 }
 
 static void parity(const char *name)
@@ -323,18 +393,20 @@ static void parity(const char *name)
         return;
     (void)mkdir("build/parity", 0777);
     (void)mkdir(c.run.output, 0777);
-    struct sn_trainer *t = train(&c, comm, 1);
+    struct sn_trainer *t = train(&c, comm, 1, false);
     if (t)
         check_tensors(t, name, "grads", want.grad_norm[0]);
     sn_trainer_destroy(t);
     (void)snprintf(path, sizeof(path), "tests/parity/fixtures/%s/after.safetensors", name);
     if (access(path, F_OK) == 0) {
-        t = train(&c, comm, 3);
+        t = train(&c, comm, 3, false);
         if (t)
             check_tensors(t, name, "after", -1);
         sn_trainer_destroy(t);
     }
-    t = train(&c, comm, 0);
+    if (sn_prompt_positions(&c.train.prompt) > 0)
+        check_scores(c, comm, &want);
+    t = train(&c, comm, 0, false);
     if (t) {
         check_losses(&c, &want);
         check_biases(t, name);

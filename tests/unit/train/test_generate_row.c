@@ -42,7 +42,11 @@ static enum sn_status open_one(struct one *x, const struct sn_config *c, struct 
     SN_TRY(sn_job_create(&x->job, &env, err));
     SN_TRY(sn_comm_create_self(&x->comm, err));
     SN_TRY(sn_exec_create(&x->exec, x->job, x->comm, err));
-    x->ids = sn_exec_address(x->exec, &x->job->train, x->job->ids);
+    const struct sn_program *p = &x->job->train;
+    x->ids = sn_exec_address(x->exec, p, x->job->ids);
+    float *f = x->job->features < 0 ? NULL : sn_exec_address(x->exec, p, x->job->features);
+    for (int64_t i = 0; f && i < p->bufs[x->job->features].rows * p->bufs[x->job->features].cols; i++)
+        f[i] = (float)sn_rng_uniform(8, (uint64_t)i);
     return job_weights(x->exec, x->job, x->comm, err);
 }
 
