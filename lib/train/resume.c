@@ -80,6 +80,19 @@ static enum sn_status branch(struct sn_trainer *t, struct sn_err *err)
     return SN_OK;
 }
 
+/* What is trained beside weights that are frozen as they were drawn learns nothing that is of use. */
+static void warn_of_noise(const struct sn_trainer *t)
+{
+    const struct sn_train_config *c = &t->env.config->train;
+    bool has_prompt = sn_prompt_positions(&c->prompt) > 0;
+    bool is_trained = !t->env.generates && !t->env.scores && !t->env.pace;
+    if (t->env.comm->rank == 0 && is_trained && (has_prompt || c->lora.r > 0))
+        sn_log(SN_LOG_WARN,
+               "%s: train.%s learns beside weights that are random and stay so; name those of a "
+               "model that is trained: train.init_from",
+               t->env.config->path, has_prompt ? "prompt" : "lora");
+}
+
 static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
 {
     const struct sn_saver *s = t->env.saver;
@@ -90,8 +103,10 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
                                                  .adapter_scale = adapter_scale(&c->train)};
     sn_solo_begin(t->solo, "start: weights", false);
     SN_TRY(sn_solo_end(t->solo, sn_weights_init(&t->state, t->job, err), err));
-    if (!c->train.init_from[0])
+    if (!c->train.init_from[0]) {
+        warn_of_noise(t);
         return SN_OK;
+    }
     sn_solo_begin(t->solo, "load: train.init_from", true);
     enum sn_status st = s->init(s->self, c, &t->state, err);
     SN_TRY(sn_solo_end(t->solo, st, err));

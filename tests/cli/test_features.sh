@@ -118,6 +118,7 @@ in_layout() { # keys
 }
 
 one alm
+like "says that the model's weights are noise" "$err" 'alm.yaml: train.prompt learns beside weights that are random and stay so; name .*: train.init_from$'
 all_of alm
 in_layout 'tensor: 2'
 in_layout 'pipeline: 2'
@@ -132,6 +133,12 @@ if [ -n "${ALL:-}" ]; then
     yaml=alm
     for keys in 'data: 2, zero: 3' 'context: 2' 'context: 2, context_kind: all-to-all'; do in_layout "$keys"; done
 fi
+
+run "$train" "$tmp/alm.yaml"
+is "a run that goes on says nothing of its weights" "$rc $(printf '%s\n' "$err" | grep -c 'are random')" "0 0"
+sed 's/  prompt: .*/  lora: {rank: 2, targets: ["*.attn.q.weight"]}/; s#output: [^,]*#output: '"$tmp"'/lora#' "$tmp/alm.yaml" >"$tmp/lora.yaml"
+run "$train" "$tmp/lora.yaml" --stop-after 1
+like "adapters beside noise" "$err" 'lora.yaml: train.lora learns beside weights that are random and stay so'
 
 yaml=alm
 ask() { # option...
