@@ -142,7 +142,13 @@ done
 layout_tokens "$tmp/tok"
 layout_file "$(layout_line ep2)" "$tmp/run.yaml" "$tmp/moe"
 try "two ranks, experts" tests/mpi/run -n 2 "$train" "$tmp/run.yaml" --stop-after 2
-row "one rank and two train" 8
+layout_file 'one prompt={"soft":1,"rows":2,"size":6,"levels":true,"layers":[0,2]}' "$tmp/run.yaml" "$tmp/prompts"
+try "prompts" "$train" "$tmp/run.yaml" --stop-after 2
+printf '%s\n' '{"context": [], "continuation": [1, 2]}' '{"text": [3]}' >"$tmp/ask"
+layout_prompt "$tmp/two" 1 2 <"$tmp/text-prompt"
+try "it writes behind features" "$train" "$tmp/run.yaml" --generate '1 2' --features "$tmp/two.npy" --tokens 50
+try "and scores" "$train" "$tmp/run.yaml" --score "$tmp/ask" --features "$tmp/two.npy"
+row "one rank and two train" 11
 
 echo 'layout: {tensor: 2}' >"$tmp/layout.yaml"
 try --layout "$convert" "$tmp/one/ckpt" "$tmp/as-two" --layout "$tmp/layout.yaml"
