@@ -69,15 +69,11 @@ enum sn_status sn_rule_mtp(const struct sn_config *c, const struct sn_settings *
                 "its blocks predict nothing in samples of so few tokens; want a longer "
                 "model.seq, or 0",
                 c->model.seq <= c->model.mtp},
-               {"run.bits", "all does not go with model.mtp yet; use layout, or model.mtp: 0",
-                sn_config_exact(c)},
                {"data.prefix",
                 "prompt shows blocks of model.mtp what they predict; use none, or model.mtp: 0",
                 c->data.prefix == SN_PREFIX_PROMPT},
                {"train.prompt", "does not go with model.mtp yet; use model.mtp: 0",
-                sn_prompt_positions(&c->train.prompt) > 0},
-               {"train.lora", "adapters do not go with model.mtp yet; use model.mtp: 0",
-                c->train.lora.r > 0}};
+                sn_prompt_positions(&c->train.prompt) > 0}};
     for (size_t i = 0; c->model.mtp > 0 && i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].is_set)
             return sn_settings_fail(s, all[i].key, err, "%s", all[i].what);

@@ -40,7 +40,6 @@ enum sn_status sn_rule_tensor_x(const struct sn_config *c, const struct sn_setti
             ? "experts' tokens that tensor ranks split (layout.expert_tokens, expert_tensor)"
         : sn_config_exact(c)         ? "run.bits: all"
         : c->train.fp8 != SN_FP8_OFF ? "train.fp8"
-        : c->model.mtp > 0           ? "model.mtp"
                                      : NULL;
     if (x == 1)
         return SN_OK;

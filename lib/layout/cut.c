@@ -182,6 +182,33 @@ struct sn_cut sn_cut_between(const struct sn_mesh *m, bool sequence_parallel)
     return over_axes(m, sequence_parallel ? IN_SLICES : BETWEEN);
 }
 
+/* Products that take and give what stands between blocks. */
+static bool is_between(const char *name, size_t len)
+{
+    static const char *const all[] = {"mtp.embed_proj", "mtp.hidden_proj"};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strlen(all[i]) == len && memcmp(all[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+struct sn_cut sn_cut_on(const struct sn_mesh *m, const char *point, bool sequence_parallel)
+{
+    static const struct sn_axis_placement whole = PARTIAL_GRAD;
+    struct sn_cut c;
+    size_t len;
+    const char *name = without_layer(point), *adapter = adapter_of(name, &len);
+    if (sn_cut_at(&c, m, point))
+        return c;
+    c = sn_cut_between(m, sequence_parallel);
+    for (int a = 0; a < m->n_axes && is_between(name, len); a++)
+        if (m->axis[a].use == SN_MESH_INPUTS)
+            c.want.axis[a] = whole;
+    if (adapter && is_between(name, len))
+        adapt(&c, m, adapter);
+    return c;
+}
+
 /* --- parameters ------------------------------------------------------------------------------- */
 
 /* As kept, and as used. */

@@ -50,6 +50,9 @@ bool sn_cut_at(struct sn_cut *out, const struct sn_mesh *m, const char *point);
 /* That of what stands between blocks: whole over an axis of outputs, or with sequence parallelism
  * slices of rows. */
 struct sn_cut sn_cut_between(const struct sn_mesh *m, bool sequence_parallel);
+/* At any point: one of these two, but that a product between blocks takes whole rows, of which it gives slices
+ * of features over an axis of inputs. */
+struct sn_cut sn_cut_on(const struct sn_mesh *m, const char *point, bool sequence_parallel);
 
 /* A parameter that is cut so, as optimizers keep it and as operations use it: what is to be moved
  * in between follows as for every tensor. */

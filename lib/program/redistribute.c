@@ -12,10 +12,7 @@
 
 struct sn_cut sn_cut_of(const struct sn_job *j, const char *point)
 {
-    struct sn_cut c;
-    return sn_cut_at(&c, &j->mesh, point)
-               ? c
-               : sn_cut_between(&j->mesh, j->config->layout.sequence_parallel);
+    return sn_cut_on(&j->mesh, point, j->config->layout.sequence_parallel);
 }
 
 struct sn_placement sn_region(const struct sn_job *j)

@@ -27,7 +27,7 @@ one=$hash
 ok "mixtral has weights" test "$one" != failed
 equal mixtral-data-3 3 'data: 3, zero: 2'
 equal mixtral-expert-4 4 'data: 4, expert: 4, expert_chunks: 1, expert_buffer: 4, zero: 1'
-family=llama model=''
+family=llama model='mtp: 1'
 equal_at_first=$one
 bits_run one 1 ''
 one=$hash
@@ -49,12 +49,12 @@ bits_hash "$tmp/elastic"
 is "the bits of one rank: shrunk and grown" "$hash" "$one"
 
 # The default is as ever: layouts differ, and the option is what makes them equal.
-bits=layout
+bits=layout model=''
 bits_run default 1 ''
 one=$hash
 bits_run default-data-3 3 'data: 3'
 ok "bits: layout has others in another layout" test "$hash" != "$one"
-bits=all
+bits=all model='mtp: 1'
 
 # And the proof of what ranks compute knows the parts.
 for layout in 'tensor: 2, data: 2' 'context: 2, context_kind: all-to-all, tensor: 2'; do
@@ -69,6 +69,7 @@ refused() { # sentence-part layout
     is "exit code" "$rc" 2
     like "refused by name: $1" "$err" "$1"
 }
+model=''
 refused 'run.bits: all: layout.context_kind ring adds up' 'context: 2'
 kv_heads=2
 refused 'layout.tensor: 4 ranks cannot share model.kv_heads .2. out in whole terms' 'tensor: 4'

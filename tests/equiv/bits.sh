@@ -13,7 +13,7 @@ families=$*
 count=0 before=
 
 check() { # family ranks key=value...
-    family=$1 ranks=$2
+    kind=$1 family=$1 ranks=$2
     shift 2
     resumes='' keys=''
     for key; do
@@ -23,10 +23,11 @@ check() { # family ranks key=value...
         esac
     done
     model=''
+    [ "$kind" != mtp ] || model='mtp: 2' family=llama
     [ "$family" != gpt-neox ] || model='rotary_pct: 0.5'
     [ "$family" != mixtral ] || model='experts: {count: 4, top_k: 2, aux_loss: 0.0}'
     count=$((count + 1))
-    name="$family-$count"
+    name="$kind-$count"
     if [ -n "$resumes" ]; then
         bits_file "$tmp/$name.yaml" "$tmp/$name" "$keys"
         run mpi "$ranks" "$BUILD/bin/sennit-train" "$tmp/$name.yaml" --stop-after 40
@@ -34,11 +35,11 @@ check() { # family ranks key=value...
     else
         bits_run "$name" "$ranks" "$keys"
     fi
-    if [ "$family" != "$before" ]; then
-        before=$family one=$hash
-        ok "$family: $hash" test "$hash" != failed
+    if [ "$kind" != "$before" ]; then
+        before=$kind one=$hash
+        ok "$kind: $hash" test "$hash" != failed
     else
-        is "$family on $ranks: ${keys:-one rank}${resumes:+, then on one rank}" "$hash" "$one"
+        is "$kind on $ranks: ${keys:-one rank}${resumes:+, then on one rank}" "$hash" "$one"
     fi
     rm -rf "${tmp:?}/$name"
 }

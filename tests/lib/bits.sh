@@ -16,10 +16,10 @@ YAML
 }
 
 # The hash of a run's weights and of its moments, in $hash: those of its newest checkpoint, for one
-# rank in one file.
+# rank in one file, which has no names for blocks of model.mtp of these families.
 bits_hash() { # output
     rm -rf "$1/one"
-    "$BUILD/bin/sennit-convert" "$1/ckpt" "$1/one" --to safetensors >"$1/convert" 2>&1 || cat "$1/convert"
+    "$BUILD/bin/sennit-convert" "$1/ckpt" "$1/one" --to safetensors --mtp 0 >"$1/convert" 2>&1 || cat "$1/convert"
     hash=$(cat "$1"/one/*.safetensors | sha256sum)
     hash=${hash%% *}
 }

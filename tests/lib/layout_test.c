@@ -248,8 +248,8 @@ static void fill_starts(const struct place *p, int64_t first_sample, int micro, 
     }
 }
 
-/* What blocks of model.mtp read for the token `at` of a sample: row `row` of a micro-batch of T. */
-static void fill_further(const struct place *p, int64_t sample, int64_t at, int micro, int64_t row)
+/* What blocks of model.mtp read for the token `at` of a sample, in pieces of `length`: row `row` of a micro-batch of T. */
+static void fill_further(const struct place *p, int64_t sample, int64_t at, int micro, int64_t row, int length)
 {
     const struct sn_config *c = p->config;
     int64_t rows = p->job->rows;
@@ -257,7 +257,7 @@ static void fill_further(const struct place *p, int64_t sample, int64_t at, int 
     int32_t *to = p->further + ((int64_t)micro * 2 * depths * rows + row);
     for (int k = 1; k <= depths; k++) {
         int64_t id = at + k < c->model.seq ? at + k : c->model.seq;
-        bool counts = at + k < c->model.seq && does_count(c, sample, at + k + 1);
+        bool counts = at + k < (at / length + 1) * length && does_count(c, sample, at + k + 1);
         for (int i = 1; i <= k; i++)
             counts = counts && !begins(c, sample, at + i);
         to[(k - 1) * rows] = token(c, sample, id);
@@ -283,7 +283,7 @@ static void fill(const struct place *p, int64_t first_sample, int micro, int len
                                   ? token(c, first_sample + b, at + 1)
                                   : SN_NO_TARGET;
             if (p->further)
-                fill_further(p, first_sample + b, at, micro, b * rows + i);
+                fill_further(p, first_sample + b, at, micro, b * rows + i, length);
         }
     fill_starts(p, first_sample, micro, length);
 }
