@@ -291,7 +291,7 @@ static enum sn_status check_options(const struct options *o, const struct option
     if ((o->given & BIT(NOISE)) && !(o->given & BIT(GROW)))
         return sn_fail(err, SN_EINPUT, "--noise is for --grow; name a factor such as --grow 2x");
     static const unsigned of_weights = BIT(GROW) | BIT(DELINK) | BIT(MERGE) | BIT(SPARSE) |
-                                       BIT(MTP) | BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
+                                       BIT(UPCYCLE) | BIT(SHARD_SIZE) | BIT(NAMES) | BIT(BESIDE);
     for (int i = 0; o->line.is_peft && names[i].name; i++)
         if (o->given & of_weights & BIT(names[i].val))
             return sn_fail(err, SN_EINPUT, "--%s does not go with --to peft; leave it out",

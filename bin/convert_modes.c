@@ -33,8 +33,21 @@ static enum sn_status open_foreign(struct sn_source *out, const char *path, int 
     return sn_source_open_safetensors(out, path, &m, err);
 }
 
+/* *s with the first `mtp` of its blocks for multi-token prediction alone. */
+static enum sn_status drop_further(struct sn_source *s, int mtp, bool says, struct sn_err *err)
+{
+    struct sn_source changed;
+    int dropped;
+    SN_TRY(sn_source_further(&changed, s, mtp, &dropped, err));
+    *s = changed;
+    if (says && dropped > 0)
+        sn_log(SN_LOG_INFO, "%s: %d of %d blocks for multi-token prediction (model.mtp) are dropped",
+               s->name, dropped, dropped + mtp);
+    return SN_OK;
+}
+
 /* The source, seen through what is to be changed. */
-static enum sn_status open_source(struct sn_source *out, const struct sn_convert_line *l,
+static enum sn_status open_source(struct sn_source *out, const struct sn_convert_line *l, bool says,
                                   struct sn_err *err)
 {
     struct sn_source s, changed;
@@ -46,10 +59,8 @@ static enum sn_status open_source(struct sn_source *out, const struct sn_convert
         st = sn_source_average(&changed, &s, err);
         s = st == SN_OK ? changed : s;
     }
-    if (st == SN_OK && !l->is_foreign && l->mtp >= 0) {
-        st = sn_source_further(&changed, &s, l->mtp, err);
-        s = st == SN_OK ? changed : s;
-    }
+    if (st == SN_OK && !l->is_foreign && l->mtp >= 0)
+        st = drop_further(&s, l->mtp, says, err);
     if (st == SN_OK && l->merge) {
         st = sn_source_merge(&changed, &s, err);
         s = st == SN_OK ? changed : s;
@@ -271,7 +282,7 @@ static enum sn_status from_source(const struct sn_convert_line *l, struct sn_com
                                   struct sn_err *err)
 {
     struct sn_source s;
-    enum sn_status st = open_source(&s, l, err), all = comm->ops->agree(comm, st, err);
+    enum sn_status st = open_source(&s, l, comm->rank == 0, err), all = comm->ops->agree(comm, st, err);
     if (all == SN_OK)
         all = l->mode == SN_CONVERT_EXPORT ? export(l, &s, comm, err) : convert(l, &s, comm, err);
     if (st == SN_OK)

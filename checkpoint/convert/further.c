@@ -8,16 +8,17 @@
 #include <stdio.h>
 
 enum sn_status sn_source_further(struct sn_source *out, struct sn_source *inner, int mtp,
-                                 struct sn_err *err)
+                                 int *dropped, struct sn_err *err)
 {
     struct sn_config c;
     struct sn_tiled *t;
     SN_TRY(sn_model_text_parse(&c, inner->model_text, inner->name, err));
-    if (mtp > c.model.mtp)
+    int had = c.model.mtp;
+    if (mtp > had)
         return sn_fail(
             err, SN_EINPUT,
             "%s: has %d blocks for multi-token prediction (model.mtp), not %d; want --mtp 0..%d",
-            inner->name, c.model.mtp, mtp, c.model.mtp);
+            inner->name, had, mtp, had);
     c.model.mtp = mtp;
     SN_TRY(sn_tiled_create(&t, inner, inner->n_tensors, err));
     enum sn_status st = SN_OK;
@@ -31,7 +32,9 @@ enum sn_status sn_source_further(struct sn_source *out, struct sn_source *inner,
     (void)snprintf(what, sizeof(what), "mtp %d", mtp);
     if (st == SN_OK)
         st = sn_tiled_finish(out, t, inner, &c, what, err);
-    if (st != SN_OK)
+    if (st == SN_OK)
+        *dropped = had - mtp;
+    else
         sn_tiled_destroy(t);
     return st;
 }

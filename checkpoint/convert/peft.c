@@ -1,6 +1,7 @@
 /* peft.c - adapters as PEFT has them (checkpoint/hf/hfadapter.c: their names). */
 #include "checkpoint/convert/peft.h"
 
+#include "checkpoint/convert/tile.h"
 #include "checkpoint/format/safetensors_write.h"
 #include "checkpoint/hf/hfrules.h"
 #include "checkpoint/io/files.h"
@@ -37,6 +38,12 @@ static enum sn_status add(struct writing *w, int tensor, struct sn_err *err)
     const struct sn_source_tensor *t = &w->source->tensors[tensor];
     if (strcmp(t->group, "model") != 0 || !sn_hf_is_adapter(t->name))
         return SN_OK;
+    const char *rest;
+    if (sn_tile_layer(t->name, &rest) >= w->model->layers)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: %s is of a block for multi-token prediction (model.mtp), which PEFT's models do not "
+                       "have; drop those with --mtp 0",
+                       w->source->name, t->name);
     struct half *h = &w->half[w->n];
     h->tensor = tensor;
     SN_TRY(sn_hf_adapter_name(&h->name, w->model->family, t->name, w->source->name, err));

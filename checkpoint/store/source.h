@@ -69,10 +69,10 @@ enum sn_status sn_hf_load_model(struct sn_model_config *out, const char *path, s
  * moments copied along. `inner` is owned by *out from success on. A model whose share_layers is 1
  * is SN_EINPUT. */
 enum sn_status sn_source_delink(struct sn_source *out, struct sn_source *inner, struct sn_err *err);
-/* The first `mtp` of its blocks for multi-token prediction stay, the others are dropped: SN_EINPUT where it has
+/* The first `mtp` of its blocks for multi-token prediction stay, the other *dropped do not: SN_EINPUT where it has
  * fewer. Ownership as above. */
 enum sn_status sn_source_further(struct sn_source *out, struct sn_source *inner, int mtp,
-                                 struct sn_err *err);
+                                 int *dropped, struct sn_err *err);
 /* Sparse upcycling (arXiv 2212.05055): a dense llama becomes a mixtral whose experts are copies of
  * its feed-forward parts, top_k of them for a token, the function unchanged; Adam's moments divided
  * by their number, and its square. The router is new. Ownership as above. */

@@ -123,6 +123,26 @@ run "$convert" --diff "$tmp/half4" "$tmp/half"
 is "a type stays what it was" "$rc" 0
 like "as --inspect says" "$("$convert" --inspect "$tmp/half4")" 'model +embed.weight .* bf16'
 
+# --- blocks for multi-token prediction ------------------------------------------------------------------
+layers=1 steps=1 run_file "$tmp/mtp.yaml" "$tmp/mtp"
+sed -i -e 's/^  dropout:.*/  mtp: 2/' -e 's/^  fp8:.*/  lora: {rank: 2, targets: ["*.attn.q.weight", "*.mtp.*_proj.weight"]}/' \
+    -e 's/warmup: 5/warmup: 0/' "$tmp/mtp.yaml"
+run "$train" "$tmp/mtp.yaml"
+is "adapters of a model with two such blocks are trained" "$rc" 0
+run "$convert" "$tmp/mtp/ckpt" "$tmp/mtp-hub" --merge --mtp 0
+is "the blocks are dropped" "$rc" 0
+like "which is said" "$err" 'ckpt/step-00000001: 2 of 2 blocks for multi-token prediction \(model.mtp\) are dropped$'
+run "$convert" "$tmp/mtp/ckpt" "$tmp/mtp-one" --merge --mtp 1
+like "or one of them" "$rc $err" '^0 .*: 1 of 2 blocks for multi-token prediction'
+run "$convert" --diff "$tmp/mtp-hub" "$tmp/mtp-one"
+like "all that is left is as it was" "$out" '^[0-9]+ tensors in both: 0 differ; [1-9]'
+refused "more blocks than there are" 'has 2 blocks for multi-token prediction \(model.mtp\), not 3; want --mtp 0..2' \
+    "$tmp/mtp/ckpt" "$tmp/mtp-none" --mtp 3
+refused "adapters of such blocks in PEFT's files" 'layers.1.*lora_.* is of a block .*; drop those with --mtp 0$' \
+    "$tmp/mtp/ckpt" "$tmp/mtp-peft" --to peft
+run "$convert" "$tmp/mtp/ckpt" "$tmp/mtp-peft" --to peft --mtp 0
+is "those of the layers are written" "$rc $(grep -c 'q_proj' "$tmp/mtp-peft/adapter_config.json")" '0 1'
+
 # --- a large one ----------------------------------------------------------------------------------------
 run "$convert" "$last" "$tmp/large" --grow 18x --layout "$tmp/l.yaml"
 is "a small checkpoint grows to a large one" "$rc" 0
