@@ -8,7 +8,9 @@
  */
 #include "lib/data/data_format.h"
 
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
+#include "lib/data/features.h"
 #include "lib/data/mask.h"
 
 #include <assert.h>
@@ -333,6 +335,19 @@ static void sync_folder(const char *path)
     sn_free(folder);
 }
 
+/* They may be somebody's work of hours, so they stay; a run sees whether they are as many. */
+static void tell_of_features(const struct sn_data_writer *w)
+{
+    struct sn_data_info info;
+    sn_data_writer_info(w, &info);
+    if (sn_features_exist(w->bin.path))
+        sn_log(SN_LOG_WARN,
+               "%.*s.npy: was there before these tokens; its entries are taken for those of their %lld documents, "
+               "in this order, so write it anew if it is of others",
+               (int)sn_data_prefix_length(w->bin.path), w->bin.path,
+               (long long)info.documents);
+}
+
 /* The mask goes first, which older tokens do not fit; then the .bin: without its index nobody opens
  * it. */
 enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *err)
@@ -347,6 +362,7 @@ enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *er
         return st;
     }
     sync_folder(w->idx.path);
+    tell_of_features(w);
     return SN_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { HEADER_MOST = 4096, DIMS_MOST = 3 };
 
@@ -139,6 +140,14 @@ enum sn_status sn_features_open(struct sn_features **out, const char *prefix,
     }
     *out = f;
     return SN_OK;
+}
+
+bool sn_features_exist(const char *prefix)
+{
+    char *path = sn_format("%.*s.npy", (int)sn_data_prefix_length(prefix), prefix);
+    bool is_there = path && access(path, F_OK) == 0;
+    sn_free(path);
+    return is_there;
 }
 
 void sn_features_close(struct sn_features *f)

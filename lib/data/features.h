@@ -12,6 +12,7 @@
 
 #include "lib/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,8 @@ const char *sn_features_path(const struct sn_features *f); /* borrowed */
 /* The rows x size numbers of an entry that is there. SN_EINPUT: one of them is not finite. */
 enum sn_status sn_features_read(const struct sn_features *f, int64_t entry, float *out,
                                 struct sn_err *err);
+/* Is there a PREFIX.npy? */
+bool sn_features_exist(const char *prefix);
 /* Check a file held in memory (what a test calls): *entries, and where the first begins. */
 struct sn_features_layout {
     int64_t entries;

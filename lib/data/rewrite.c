@@ -3,6 +3,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/rng.h"
 #include "lib/data/data_build.h"
+#include "lib/data/features.h"
 
 #include <math.h>
 #include <poll.h>
@@ -89,19 +90,12 @@ static enum sn_status refuse_old(const struct sn_rewriting *r, const char *prefi
 /* Documents in another order would have others' features. */
 static enum sn_status refuse_features(const char *prefix, struct sn_err *err)
 {
-    int length = (int)sn_data_prefix_length(prefix);
-    char *path = sn_format("%.*s.npy", length, prefix);
-    bool is_there = path && access(path, F_OK) == 0;
-    enum sn_status st =
-        !path ? sn_fail(err, SN_ENOMEM, "%s: no memory to look for its features", prefix)
-        : is_there
-            ? sn_fail(err, SN_EINPUT,
-                      "%s: features are of documents in their order, which would change; build "
-                      "tokens and features anew, or move it away",
-                      path)
-            : SN_OK;
-    sn_free(path);
-    return st;
+    if (!sn_features_exist(prefix))
+        return SN_OK;
+    return sn_fail(err, SN_EINPUT,
+                   "%.*s.npy: features are of documents in their order, which would change; build "
+                   "tokens and features anew, or move it away",
+                   (int)sn_data_prefix_length(prefix), prefix);
 }
 
 static enum sn_status open_part(struct sn_rewriting *r, int i, struct sn_err *err)

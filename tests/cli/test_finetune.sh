@@ -209,8 +209,15 @@ captions blind-captions 64
 sed -i.bak 's/size: 8/size: 4/' blind.yaml
 refused "another shape" 'blind-captions.npy: its shape is \(64, 2, 8\); train.prompt wants \(entries, 2, 4\)$'
 mv blind.yaml.bak blind.yaml
+{ head -c $(($(wc -c <captions.npy) - 2)) captions.npy && printf '\377\177'; } >blind-captions.npy
+sed 's#runs/blind#runs/none#' blind.yaml >none.yaml
+run "$bin/sennit-train" none.yaml
+is "a number that is none" "$rc" 2
+like "a number that is none: why" "$err" '^blind-captions.npy: number 7 of row 1 of entry 63 is not finite; write it again'
 sed 's/ -0$//' captions.txt >short.txt
-"$bin/sennit-data" build --tokens short.txt --masked -o blind-captions >/dev/null
+run "$bin/sennit-data" build --tokens short.txt --masked -o blind-captions
+like "tokens beside features from before them" "$rc $err" \
+    '^0 .*blind-captions.npy: was there before these tokens; its entries are taken for those of their 65 documents, in this order, so write'
 refused "documents are no samples" 'blind-captions.bin: document 1 begins at token 31; with train.prompt each document is a sample of model.seq: 32 tokens'
 rm blind-captions.npy
 refused "no features" 'blind-captions.npy: .*train.prompt.rows reads what numpy.save\(PREFIX.npy\) wrote'

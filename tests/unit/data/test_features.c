@@ -114,6 +114,14 @@ static void numbers_are_read(void)
                out[5] == -0.5f,
            "float16 is widened");
     sn_features_close(f);
+    f = NULL;
+    x.bytes[x.len - 5] = 0x7c; /* infinite */
+    writes(path, &x);
+    tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_OK &&
+               sn_features_read(f, 0, out, &err) == SN_EINPUT &&
+               strstr(err.text, "x.npy: number 0 of row 1 of entry 0 is not finite; write it again"),
+           "and infinity of it refused: %s", err.text);
+    sn_features_close(f);
     (void)unlink(path);
     tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_EINPUT &&
                strstr(err.text, "train.prompt.rows reads what numpy.save(PREFIX.npy) wrote"),
