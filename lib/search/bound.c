@@ -50,7 +50,7 @@ static double sweeps(const struct sn_pipeline *p, const struct sn_module_costs *
     double forward = 0, backward = 0, f = 0, b = 0, extra = 0;
     for (int k = 0; k < p->stages; k++) {
         f += c->forward[k] + (k > 0) * c->transfer;
-        b += sent(c, k) + (k > 0) * c->transfer;
+        b += k < c->still ? 0 : sent(c, k) + (k > c->still) * c->transfer;
     }
     for (int e = 0; e < p->stages; e++) {
         extra += c->extra[e]; /* what is behind e saw the first micro-batch's gradient */
@@ -96,16 +96,16 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
         work += first_of(c, p, s);
         int before = p->micros - sn_schedule_waiting(p, s); /* weights done by the last backward */
         double last = work + before * late + c->extra[s];
-        if (t->turns)
+        if (t->turns && s >= c->still)
             last = fmax(last, there + turns(p, c, s));
-        if (s < p->stages - 1)
+        if (s < p->stages - 1 && s >= c->still)
             last = fmax(last, back + c->transfer + c->backward[s] + c->extra[s]);
         back = last - c->after[s];
         end[s] = fmax(last + late, work + p->micros * late + c->extra[s]);
         there -= s > 0 ? first_forward(c, s - 1) + c->transfer : 0;
     }
     if (p->virtual_stages > 1)
-        end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, 0));
+        end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, c->still));
     if (t->sweeps)
         end[0] = fmax(end[0], sweeps(p, c));
 }

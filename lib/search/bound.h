@@ -24,6 +24,7 @@
  *   way down     interleaved: when the last gradient enters the last stage module, the last stage
  *                has only p micro-batches' backwards of its other virtual stages to do; from there
  *                it passes all stage modules
+ *   still        modules of frozen layers alone, in front, are on no way back
  *   late weights zero-bubble: before its last backward, stage s has done all but s + 1 weight
  *                gradients: X_s + m (F_s + B_s) + (m-1-s) W_s + Y_s, and then stage 0 has one more
  */
@@ -41,6 +42,7 @@ struct sn_module_costs {
         *first; /* [modules] by which the first micro-batch's forward is; NULL: by nothing */
     const double *after; /* [modules] of backward: what is left when the gradient has been sent */
     double transfer;
+    int still; /* of the first modules nothing runs backward: no gradient is sent to them */
 };
 
 /* end[stages]: no stage ends its last task sooner. */

@@ -35,6 +35,8 @@ static double there(const struct table *t, const struct sn_task *k, int stage)
     double last = 0;
     int n = sn_task_needs(of, t->p, stage, k), module = sn_task_module(t->p, stage, k);
     for (int i = 0; i < n; i++) {
+        if (of[i].phase == SN_PHASE_BACKWARD && of[i].module != module && module < t->c->still)
+            continue;
         double done = t->done[of[i].task];
         if (done < 0)
             return -1;

@@ -51,6 +51,8 @@ static double wires(const struct sn_estimation *k, enum sn_phase phase, int modu
     bool before = module > 0, behind = module < k->modules - 1;
     if (phase == SN_PHASE_FORWARD)
         return behind * k->wire.encode + before * k->wire.decode;
+    before = module > k->still;
+    behind = behind && module >= k->still;
     return phase == SN_PHASE_BACKWARD ? before * k->wire.encode + behind * k->wire.decode : 0;
 }
 
@@ -58,7 +60,7 @@ static double wires(const struct sn_estimation *k, enum sn_phase phase, int modu
  * sent is encoded before. */
 static double hidden(const struct sn_estimation *k, enum sn_phase phase, int module, double after)
 {
-    return phase == SN_PHASE_BACKWARD && module > 0 ? fmin(after, k->wire.encode) : 0;
+    return phase == SN_PHASE_BACKWARD && module > k->still ? fmin(after, k->wire.encode) : 0;
 }
 
 static void fill_wire(struct sn_estimation *k)
@@ -122,7 +124,8 @@ struct sn_inventory_key sn_stage_stock(const struct sn_estimation *k, int s)
     for (int v = k->pipe.virtual_stages - 1; v >= 0; v--) {
         struct sn_extent x = sn_module_extent(k, v * k->pipe.stages + s);
         g.x.layers += x.layers;
-        g.x.experts += x.experts;
+        for (int at = 0; at < SN_NPLACES; at++)
+            g.x.of[at] += x.of[at];
         g.x.first = g.x.first || x.first;
         g.x.last = g.x.last || x.last;
         for (int i = x.layers - 1; i >= 0 && sn_kinds_mix(k->e->of); i--)
@@ -222,6 +225,7 @@ static enum sn_status pipeline(struct sn_estimation *k, bool played, struct sn_e
                                 .extra = k->extra,
                                 .first = k->keeps ? k->first : NULL};
     c.transfer = k->wire.exchange;
+    c.still = k->still;
     for (int s = 0; s < k->pipe.stages; s++)
         k->done[s] = 0;
     k->played = played;
@@ -312,6 +316,8 @@ static enum sn_status estimation_init(struct sn_estimation *k, struct sn_estimat
     k->begin = e->begin;
     for (int i = 0, at = 0; i < k->modules; at += k->layers[i++])
         e->begin[i] = at;
+    while (k->still < k->modules && k->begin[k->still] + k->layers[k->still] <= e->of.still)
+        k->still++;
     return SN_OK;
 }
 
@@ -417,8 +423,9 @@ enum sn_status sn_estimate_ends(double *first, double *last, struct sn_estimator
         for (int place = 0; place < SN_NPLACES; place++)
             at[place] += k.prices->alone[pass][place];
     struct sn_extent all = sn_extent_of(e->of, 0, e->config.model.layers);
-    double layer = (all.layers - all.experts) * at[SN_PLACE_BLOCK];
-    layer = (layer + all.experts * at[SN_PLACE_EXPERTS]) / all.layers;
+    double layer = 0;
+    for (int place = 0; place < SN_NPLACES; place++)
+        layer += all.of[place] * at[place] / all.layers;
     *first = layer > 0 ? at[SN_PLACE_EMBED] / layer : 0;
     *last = layer > 0 ? at[SN_PLACE_HEAD] / layer : 0;
     return SN_OK;

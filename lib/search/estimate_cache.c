@@ -314,7 +314,7 @@ static bool same_stock(const struct sn_inventory_entry *x, const struct sn_estim
     return same_coding(&x->data, &z[SN_CODED_DATA]) && same_coding(&x->zero, &z[SN_CODED_ZERO]) &&
            same_weights(x->size, s->size) && x->sequence_parallel == s->sequence_parallel &&
            x->expert == s->expert && x->slices == s->slices && k->x.layers == key->x.layers &&
-           k->x.experts == key->x.experts && k->replicas == key->replicas &&
+           memcmp(k->x.of, key->x.of, sizeof(k->x.of)) == 0 && k->replicas == key->replicas &&
            k->copies == key->copies && k->zero_node == key->zero_node &&
            k->x.first == key->x.first && k->x.last == key->x.last && k->apart == key->apart &&
            k->held == key->held &&
@@ -397,7 +397,7 @@ static unsigned stock_row(const struct sn_layer_profile_key *s, const struct sn_
     unsigned hash = (unsigned)x->layers * 131u + (unsigned)key->replicas * 7919u +
                     (unsigned)s->size[SN_AXIS_TENSOR] * 65599u + s->sequence_parallel +
                     2u * x->first + 4u * x->last + 8u * key->apart + (unsigned)s->expert * 31u +
-                    (unsigned)x->experts * 1009u;
+                    (unsigned)x->of[SN_PLACE_EXPERTS] * 1009u;
     return (hash + 16u * sn_cache_row(key->held, sizeof(*key->held))) % SN_CACHE_ROWS;
 }
 

@@ -35,20 +35,24 @@ struct sn_layer_profile_entry {
     struct sn_layer_profile_entry *next;
 };
 
-/* What layers keep that are cut alike, and what stages with these ends do: by micro-batch. */
+/* What layers keep that are cut alike, and what stages with these ends and begins do: by micro-batch. */
 struct sn_kept_family {
     struct sn_layer_profile_key key; /* of no micro-batch */
-    struct sn_kept_line by_layers, of[2][2];
+    struct sn_kept_line by_layers, of[2][2][SN_KEPT_BEGINS];
     struct sn_kept_family *next;
 };
 
-/* By (first, last), read when it is wanted. What replicas divide (zero, in_nodes) changes nothing that is
+struct sn_kept_modules {
+    bool is[2][2][SN_KEPT_BEGINS];
+};
+/* By (first, last, begin), read when it is wanted. What replicas divide (zero, in_nodes) changes nothing that is
  * kept, and is not in the key. */
 struct sn_kept_entry {
     struct sn_layer_profile_key key;
     struct sn_kept_family *family;
-    struct sn_kept_pair of[2][2], by_layers;
-    bool is_read[2][2], has_layers;
+    struct sn_kept_pair of[2][2][SN_KEPT_BEGINS], by_layers;
+    struct sn_kept_modules read;
+    bool has_layers;
     struct sn_kept_entry *smaller; /* the same with fewer sequences in a micro-batch; NULL */
     struct sn_kept_entry *next;
 };
@@ -120,7 +124,7 @@ struct sn_estimator {
     double *room; /* for costs of stage modules */
     const sn_shard_seconds **reduce;
     int **split;          /* [layers + 1] by number of stage modules */
-    struct sn_kinds of;   /* which layers have experts */
+    struct sn_kinds of;   /* which layers have experts, prompts */
     int *begin;           /* [layers + 1] room for stage modules' first layers */
     unsigned char *kinds; /* [layers] and for those of a stage */
     unsigned char *keeps; /* [layers + 2] by unit: enum sn_keeps */
@@ -152,13 +156,13 @@ static inline unsigned sn_cache_row(const void *key, size_t n)
 /* Bytes of tokens, scalars, staging and shared memory, the same on every stage, for the layout at
  * hand. */
 int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, int micros);
-/* What is known already of the stage modules, of which there are `modules`, of the layout at hand:
- * all, or what a smaller micro-batch keeps, which is no more. NULL: nothing. */
-enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
-                             struct sn_err *err);
+/* What is known already of the stage modules of the layout at hand, of which there are these: all,
+ * or what a smaller micro-batch keeps, which is no more. NULL: nothing. */
+enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e,
+                             const struct sn_kept_modules *wanted, struct sn_err *err);
 /* What they keep. */
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
-                              struct sn_err *err);
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              const struct sn_kept_modules *wanted, struct sn_err *err);
 enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
                                        struct sn_err *err);
 enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,

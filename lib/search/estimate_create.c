@@ -42,10 +42,10 @@ static enum sn_status compile_one(struct sn_estimator *e, const struct sn_ops *o
     struct sn_config *c = &e->config;
     struct sn_model_config model = c->model;
     struct sn_train_config train = c->train;
-    if (sn_prompt_positions(&train.prompt) > 0)
+    if (sn_prompt_positions(&train.prompt) > 0 && sn_model_mixes_layers(&model))
         return sn_fail(err, SN_EINPUT,
-                       "train.prompt: a search estimates one layer for all, but prompts are in "
-                       "front of some; name the layout");
+                       "train.prompt: a search does not estimate prompts where some layers have "
+                       "experts and others none; name the layout");
     if (!sn_layer_profile_stands_for_all(&train))
         return sn_fail(err, SN_EINPUT,
                        "train.lora.targets: a search estimates one layer for all, but a pattern "
@@ -98,7 +98,7 @@ enum sn_status sn_estimator_create(struct sn_estimator **out, const struct sn_co
     e->machine = m;
     e->software = s;
     e->foreign_memory = changes_memory(s);
-    e->of = sn_kinds_of(&c->model);
+    e->of = sn_kinds_of(&e->config);
     e->begin = sn_alloc_n(layers + 1, sizeof(*e->begin));
     e->kinds = sn_alloc_n(layers, sizeof(*e->kinds));
     e->keeps = sn_alloc_n(layers + 2, sizeof(*e->keeps));

@@ -21,6 +21,7 @@ struct sn_estimation {
     struct sn_pipeline pipe;
     const struct sn_holding *held;
     int modules, members;
+    int still;                 /* of the first modules nothing runs backward */
     bool keeps;                /* some units their gathered weights: e->keeps */
     const int *layers, *begin; /* [modules]; begin: their first layers */
     double *forward, *backward, *weight, *after, *extra, *stream, *end, *done, *first;

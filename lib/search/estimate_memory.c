@@ -60,20 +60,31 @@ int64_t sn_common_bytes(const struct sn_estimator *e, const struct sn_net *net, 
            sn_round_up(sn_round_up(staging, 64), PAGE) + sn_collective_shm_bytes(queues);
 }
 
-/* Stage modules that hold both ends are alone; of several the first, the last and those between
- * differ. */
-static bool is_there(int modules, int first, int last)
+/* Those between the first and the last differ in prompts alone. */
+static void list_wanted(struct sn_kept_modules *wanted, const struct sn_estimation *k)
 {
-    return modules == 1 ? first && last : modules == 2 ? first != last : !(first && last);
+    for (int i = 0; i < k->modules; i++) {
+        if (i > 1 && i < k->modules - 1 && !k->e->of.prompt)
+            continue;
+        struct sn_extent x = sn_module_extent(k, i);
+        wanted->is[x.first][x.last][sn_kept_begin_of(k->e->of, &x)] = true;
+    }
 }
 
-static bool is_read(const struct sn_kept_entry *x, int modules)
+/* The first that is wanted and not read; false: none is. */
+static bool find_unread(int at[3], const struct sn_kept_entry *x,
+                        const struct sn_kept_modules *wanted)
 {
-    bool all = true;
-    for (int f = 0; f < 2; f++)
-        for (int l = 0; l < 2; l++)
-            all = all && (x->is_read[f][l] || !is_there(modules, f, l));
-    return all;
+    for (int i = 0; i < 2 * 2 * SN_KEPT_BEGINS; i++) {
+        int f = i & 1, l = i >> 1 & 1, b = i >> 2;
+        if (!wanted->is[f][l][b] || x->read.is[f][l][b])
+            continue;
+        at[0] = f;
+        at[1] = l;
+        at[2] = b;
+        return true;
+    }
+    return false;
 }
 
 static enum sn_status read_layers(struct sn_kept_entry *x, struct sn_estimator *e,
@@ -89,28 +100,19 @@ static enum sn_status read_layers(struct sn_kept_entry *x, struct sn_estimator *
 }
 
 static enum sn_status read_ends(struct sn_kept_entry *x, struct sn_estimator *e, bool first,
-                                bool last, struct sn_err *err)
+                                bool last, enum sn_kept_begin begin, struct sn_err *err)
 {
-    struct sn_kept_line *line = &x->family->of[first][last];
-    struct sn_kept_pair *out = &x->of[first][last];
+    struct sn_kept_line *line = &x->family->of[first][last][begin];
+    struct sn_kept_pair *out = &x->of[first][last][begin];
     if (!sn_kept_on_line(out, line, x->key.micro_batch)) {
         if (!x->has_layers)
             SN_TRY(read_layers(x, e, err));
         *out = x->by_layers;
-        SN_TRY(sn_kept_by_ends(out, &e->models, &e->env, &x->key, (bool[2]){first, last}, err));
+        SN_TRY(
+            sn_kept_by_ends(out, &e->models, &e->env, &x->key, (bool[2]){first, last}, begin, err));
         sn_kept_tell_line(line, x->key.micro_batch, out);
     }
-    x->is_read[first][last] = true;
-    return SN_OK;
-}
-
-static enum sn_status read_kept(struct sn_kept_entry *x, struct sn_estimator *e, int modules,
-                                struct sn_err *err)
-{
-    for (int f = 0; f < 2; f++)
-        for (int l = 0; l < 2; l++)
-            if (is_there(modules, f, l) && !x->is_read[f][l])
-                SN_TRY(read_ends(x, e, f, l, err));
+    x->read.is[first][last][begin] = true;
     return SN_OK;
 }
 
@@ -166,24 +168,28 @@ static enum sn_status kept_entry(struct sn_kept_entry **out, struct sn_estimator
     return SN_OK;
 }
 
-enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
-                             struct sn_err *err)
+enum sn_status sn_kept_known(const struct sn_kept_entry **out, struct sn_estimator *e,
+                             const struct sn_kept_modules *wanted, struct sn_err *err)
 {
     struct sn_kept_entry *x;
+    int at[3];
     SN_TRY(kept_entry(&x, e, err));
-    while (x && !is_read(x, modules))
+    while (x && find_unread(at, x, wanted))
         x = x->smaller;
     *out = x;
     return SN_OK;
 }
 
-enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e, int modules,
-                              struct sn_err *err)
+enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estimator *e,
+                              const struct sn_kept_modules *wanted, struct sn_err *err)
 {
     struct sn_kept_entry *x;
+    int at[3];
     SN_TRY(kept_entry(&x, e, err));
     *out = x;
-    return read_kept(x, e, modules, err);
+    while (find_unread(at, x, wanted))
+        SN_TRY(read_ends(x, e, at[0], at[1], (enum sn_kept_begin)at[2], err));
+    return SN_OK;
 }
 
 /* --- of a layout ------------------------------------------------------------------------------ */
@@ -197,8 +203,9 @@ static int64_t kept_bytes(const struct sn_estimation *k, const struct sn_kept_en
         lates = sn_schedule_waiting(&k->pipe, s);
     for (int v = 0; v < k->pipe.virtual_stages; v++) {
         struct sn_extent x = sn_module_extent(k, v * k->pipe.stages + s);
-        sum += slots[v] * sn_kept_sum(&h->of[x.first][x.last].slot, &x);
-        sum += lates * sn_kept_sum(&h->of[x.first][x.last].late, &x);
+        const struct sn_kept_pair *of = &h->of[x.first][x.last][sn_kept_begin_of(k->e->of, &x)];
+        sum += slots[v] * sn_kept_sum(&of->slot, &x);
+        sum += lates * sn_kept_sum(&of->late, &x);
     }
     return sum;
 }
@@ -207,7 +214,6 @@ static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t updat
 {
     const struct sn_layer_profile *h = k->shape;
     struct sn_extent x = sn_stage_stock(k, s).x;
-    bool there[SN_NPLACES] = {x.first, x.layers > x.experts, x.experts > 0, x.last};
     int64_t temp = 0, work = 0;
     const struct sn_coding *z = k->l->compress.coding;
     bool coded = z[SN_CODED_DATA].on || z[SN_CODED_ZERO].on; /* buckets end when they are encoded */
@@ -216,10 +222,11 @@ static int64_t scratch_bytes(const struct sn_estimation *k, int s, int64_t updat
      * embedding's gradient is complete with the embedding. */
     bool ends_vary = k->e->config.model.mtp > 0 && (mixes || k->modules > 1);
     for (int at = 0; at < SN_NPLACES; at++) {
-        if (!there[at])
+        if (!(at == SN_PLACE_EMBED ? x.first : at == SN_PLACE_HEAD ? x.last : x.of[at] > 0))
             continue;
         work = h->workspace[at] > work ? h->workspace[at] : work;
-        bool neighbours_vary = k->pipe.virtual_stages > 1 || (mixes && k->modules > 1) || ends_vary;
+        bool neighbours_vary =
+            k->pipe.virtual_stages > 1 || (mixes && k->modules > 1) || ends_vary || k->e->of.prompt;
         bool lean = neighbours_vary || coded || k->keeps; /* few units may gather any */
         const int64_t(*of)[SN_NPLACES] = lean ? h->lean : h->temp;
         for (int pass = 0; pass < SN_NPASSES; pass++)
@@ -260,15 +267,17 @@ static int64_t over_limit(const struct sn_estimation *k, const struct sn_kept_en
 enum sn_status sn_estimate_kept(struct sn_estimation *k, int64_t *too_much, struct sn_err *err)
 {
     const struct sn_kept_entry *known;
+    struct sn_kept_modules wanted = {{{{false}}}};
     *too_much = 0;
     if (k->e->foreign_memory)
         return SN_OK;
-    SN_TRY(sn_kept_known(&known, k->e, k->modules, err));
+    list_wanted(&wanted, k);
+    SN_TRY(sn_kept_known(&known, k->e, &wanted, err));
     if (known)
         *too_much = over_limit(k, known) / known->key.micro_batch * k->l->micro_batch;
     if (*too_much > 0)
         return SN_OK;
-    SN_TRY(sn_kept_cached(&k->kept, k->e, k->modules, err));
+    SN_TRY(sn_kept_cached(&k->kept, k->e, &wanted, err));
     *too_much = over_limit(k, k->kept);
     return SN_OK;
 }

@@ -26,7 +26,7 @@ static int find_units(struct unit *of_param, const struct sn_job *j)
         int first = j->first_node[layer + 1], end = j->first_node[layer + 2];
         if (first == end || !is_here(j, first))
             continue;
-        struct unit here = {n++, sn_layer_profile_place(&j->config->model, layer)};
+        struct unit here = {n++, sn_layer_profile_place(j->config, layer)};
         for (int i = first; i < end; i++)
             for (int k = 0; k < 2; k++)
                 if (m->nodes[i].param[k] >= 0)
@@ -38,14 +38,25 @@ static int find_units(struct unit *of_param, const struct sn_job *j)
 /* The k-th part of a place, or the table that embedding and head share; -1: none. */
 static int part_of(const struct sn_layer_profile *s, enum sn_layer_place place, int k, bool shared)
 {
+    for (int q = 0; q < s->n_shards; q++) {
+        bool is_own = s->shard[q].place == place && !s->shard[q].is_map;
+        if (shared ? s->shard[q].tied : is_own && k-- == 0)
+            return q;
+    }
+    return -1;
+}
+
+static int map_of(const struct sn_layer_profile *s)
+{
     for (int q = 0; q < s->n_shards; q++)
-        if (shared ? s->shard[q].tied : s->shard[q].place == place && k-- == 0)
+        if (s->shard[q].is_map)
             return q;
     return -1;
 }
 
 /* Shards of a unit follow one another as the parts of its place do; the head's copy of a table that
- * an embedding elsewhere shares comes last. A bucket is complete with its last shard. */
+ * an embedding elsewhere shares comes last. The map of prompts is none of them. A bucket is complete with its
+ * last shard. */
 static enum sn_status read_events(struct sn_inventory *o, const struct sn_job *j,
                                   const struct sn_layer_profile *s, const struct unit *of_param,
                                   struct sn_err *err)
@@ -54,13 +65,17 @@ static enum sn_status read_events(struct sn_inventory *o, const struct sn_job *j
         const struct unit *u = &of_param[j->shards[q].param];
         int bucket = j->shards[q].bucket;
         bool shared = j->buckets[bucket].copies >> SN_GROUP_TIED & 1u;
-        k = u->number == unit ? k + 1 : 0;
-        unit = u->number;
-        int shard = part_of(s, u->place, k, shared && u->place == SN_PLACE_HEAD);
+        bool is_map = sn_layer_profile_is_map(j->model, j->shards[q].param);
+        if (!is_map) {
+            k = u->number == unit ? k + 1 : 0;
+            unit = u->number;
+        }
+        int shard =
+            is_map ? map_of(s) : part_of(s, u->place, k, shared && u->place == SN_PLACE_HEAD);
         if (shard < 0)
             return sn_fail(err, SN_EFAIL, "search: part %d of unit %d is not in its profile", k,
                            unit);
-        o->event[bucket].unit = (short)unit;
+        o->event[bucket].unit = (short)u->number;
         o->event[bucket].shard = (short)shard;
     }
     return SN_OK;
@@ -97,7 +112,7 @@ static void read_cache(struct sn_inventory *o, const struct sn_job *j)
         if (!sn_bucket_may_be_cached(j, b))
             continue;
         int unit = sn_bucket_unit(j, b);
-        enum sn_layer_place at = sn_layer_profile_place(&j->config->model, unit);
+        enum sn_layer_place at = sn_layer_profile_place(j->config, unit);
         units[at] += units[at] == 0 || unit != last[at];
         last[at] = unit;
         o->cache[at] += sn_round_up(sn_bucket_bytes(j, b, b->weight, b->n), 64);

@@ -10,15 +10,29 @@
 
 #include "lib/search/layer_profile.h"
 
-/* What the ends keep, and each layer without and with experts. */
+/* What the ends keep, and each layer of a kind. */
 struct sn_kept_bytes {
-    int64_t end, layer, experts;
+    int64_t end, of[SN_NPLACES];
 };
 
 static inline int64_t sn_kept_sum(const struct sn_kept_bytes *b, const struct sn_extent *x)
 {
-    return b->end + (x->layers - x->experts) * b->layer + x->experts * b->experts;
+    int64_t sum = b->end;
+    for (int at = 0; at < SN_NPLACES; at++)
+        sum += x->of[at] * b->of[at];
+    return sum;
 }
+
+/* What a stage module's first layers are, where the ends keep more or less for it. */
+enum sn_kept_begin {
+    SN_BEGIN_ANY, /* without prompts, which others may have */
+    SN_BEGIN_PROMPT,
+    SN_BEGIN_FIRST_PROMPT,
+    SN_BEGIN_STILL,      /* and so are all of them */
+    SN_BEGIN_STILL_THEN, /* then those behind the first prompts */
+    SN_KEPT_BEGINS
+};
+enum sn_kept_begin sn_kept_begin_of(struct sn_kinds k, const struct sn_extent *x);
 
 /* Of one slot, and of one copy of what waits for delayed weight gradients (SN_CLASS_LATE). */
 struct sn_kept_pair {
@@ -51,11 +65,11 @@ void sn_kept_models_fini(struct sn_kept_models *m); /* a zeroed one is allowed *
 enum sn_status sn_kept_by_layers(struct sn_kept_pair *out, struct sn_kept_models *models,
                                  const struct sn_layer_profile_env *env,
                                  const struct sn_layer_profile_key *key, struct sn_err *err);
-/* And the ends of a stage with the embedding (end[0]), with the head (end[1]); *out is what
+/* And the ends of a stage with the embedding (end[0]), with the head (end[1]), that begins so; *out is what
  * sn_kept_by_layers gave. */
 enum sn_status sn_kept_by_ends(struct sn_kept_pair *out, struct sn_kept_models *models,
                                const struct sn_layer_profile_env *env,
                                const struct sn_layer_profile_key *key, const bool end[2],
-                               struct sn_err *err);
+                               enum sn_kept_begin begin, struct sn_err *err);
 
 #endif

@@ -1,136 +1,12 @@
 #include "lib/search/layer_profile.h"
 
 #include "lib/base/mem.h"
-#include "lib/config/batch.h"
-#include "lib/layout/axes.h"
 #include "lib/layout/cut.h"
 #include "lib/program/opinfo.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* --- the key ---------------------------------------------------------------------------------- */
-
-struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
-{
-    const struct sn_layout_config *l = &c->layout;
-    struct sn_layer_profile_key k;
-    memset(&k, 0, sizeof(k)); /* padding too: keys are compared as bytes */
-    sn_axes_sizes(k.size, l);
-    k.size[SN_AXIS_DATA] = k.size[SN_AXIS_PIPELINE] = 1;
-    k.micro_batch = l->micro_batch;
-    k.expert = l->expert;
-    k.exchange = l->context > 1 && l->context_kind == SN_CONTEXT_ALL_TO_ALL;
-    k.sequence_parallel = l->tensor > 1 && l->sequence_parallel;
-    k.slices = sn_config_fold(c) > 1 ? sn_config_slices(c) : 0;
-    k.recompute = (unsigned char)l->recompute;
-    k.split = l->split_backward || sn_schedule_traits(l->schedule)->delays_weights;
-    if (sn_gradients_are_temporary(sn_config_holding(c)))
-        k.zero = (unsigned char)l->zero;
-    k.in_nodes = k.zero > 0 && sn_config_zero_node(c) > 0;
-    if (l->tensor > 1 || l->tensor_x > 1)
-        k.tensor_coding = l->compress.coding[SN_CODED_TENSOR];
-    if (sn_config_expert_members(c) > 1)
-        k.expert_coding = l->compress.coding[SN_CODED_EXPERT];
-    if (l->pipeline > 1)
-        k.pipeline_coding = l->compress.coding[SN_CODED_PIPELINE];
-    return k;
-}
-
-/* Behind "layers.", the number of a pattern: "31.attn.*"; NULL: it names none. */
-static const char *number_in(const char *pattern)
-{
-    static const char prefix[] = "layers.";
-    const char *number = pattern + sizeof(prefix) - 1;
-    bool is_one = strncmp(pattern, prefix, sizeof(prefix) - 1) == 0 && *number != '*';
-    return is_one ? number : NULL;
-}
-
-bool sn_layer_profile_stands_for_all(const struct sn_train_config *t)
-{
-    for (int i = 0; i < t->lora.n_targets; i++)
-        if (number_in(t->lora.targets[i]))
-            return false;
-    return true;
-}
-
-void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t)
-{
-    t->groups.n_names = 0; /* every group's update takes as long */
-    t->sparse.n_targets = 0; /* buckets that are sparse are the whole model's */
-    for (int i = 0; i < t->n_freeze; i++) {
-        const char *number = number_in(t->freeze[i]), *end = number ? strchr(number, '.') : NULL;
-        if (!end || end == number)
-            continue;
-        size_t at = (size_t)(number - t->freeze[i]);
-        memmove(t->freeze[i] + at + 1, end, strlen(end) + 1);
-        t->freeze[i][at] = '*';
-    }
-    bool both = sn_model_mixes_layers(m);
-    m->share_layers = 1;
-    m->layers = both ? 2 : 1;
-    m->experts.every = both ? 2 : 1;
-    m->experts.from = 0;
-}
-
-struct sn_extent sn_extent_of(struct sn_kinds k, int begin, int layers)
-{
-    const struct sn_model_config m = {.layers = begin + layers,
-                                      .experts = {.count = 1, .every = k.every, .from = k.from}};
-    struct sn_extent x = {.layers = layers};
-    if (k.every > 0) {
-        x.experts =
-            sn_expert_layers_before(&m, begin + layers) - sn_expert_layers_before(&m, begin);
-        x.begin = begin < k.from ? begin : k.from + (begin - k.from) % k.every; /* every divides from */
-    }
-    return x;
-}
-
-/* Replicas enough for gradients to be reduced, those of experts too, and in two groups where some of
- * them have slices. */
-static int replicas_of(const struct sn_layer_profile_key *k)
-{
-    if (k->in_nodes)
-        return k->expert > 1 ? 2 * k->expert : k->size[SN_AXIS_CONTEXT] == 1 ? 4 : 2;
-    return k->expert > 1 ? 2 * k->expert : k->size[SN_AXIS_CONTEXT] == 1 ? 2 : 1;
-}
-
-void sn_layer_profile_config(struct sn_config *out, const struct sn_config *c,
-                             const struct sn_layer_profile_key *k)
-{
-    *out = *c;
-    sn_layer_profile_model(&out->model, &out->train);
-    struct sn_layout_config *l = &out->layout;
-    sn_axes_set_sizes(l, k->size);
-    l->data = replicas_of(k);
-    l->expert = k->expert;
-    l->expert_tensor = k->slices;
-    l->expert_tokens = k->slices == k->size[SN_AXIS_TENSOR] ? SN_TOKENS_SPLIT : SN_TOKENS_GATHERED;
-    l->micro_batch = k->micro_batch;
-    l->sequence_parallel = k->sequence_parallel;
-    l->recompute = (enum sn_recompute)k->recompute;
-    l->zero = k->zero;
-    l->zero_cache = 0; /* who keeps weights differs from unit to unit */
-    l->zero_node = !k->in_nodes ? 0 : l->context > 1 ? l->context : 2;
-    l->split_backward = k->split;
-    l->context_kind = k->exchange ? SN_CONTEXT_ALL_TO_ALL : SN_CONTEXT_RING;
-    /* one stage, in the default order, one bucket for each shard where nothing is divided; the end
-     * of a step is counted by bucket (inventory.h), two hops by the net */
-    l->virtual_stages = 1;
-    l->schedule = SN_SCHEDULE_DEFAULT;
-    l->n_split = l->n_axis_order = 0;
-    l->bucket = sn_gradients_are_temporary(sn_config_holding(out)) ? l->bucket : 1;
-    l->optimizer_tile = 0;
-    l->expert_node = 0;
-    struct sn_coding *coding = out->layout.compress.coding;
-    memset(coding, 0, SN_NCODED * sizeof(*coding));
-    coding[SN_CODED_TENSOR] = k->tensor_coding;
-    coding[SN_CODED_EXPERT] = k->expert_coding;
-    coding[SN_CODED_PIPELINE] = k->pipeline_coding;
-    sn_batch_set(&out->train, out->layout.data * k->micro_batch);
-    out->train.eval_every = 0;
-}
 
 /* --- intervals -------------------------------------------------------------------------------- */
 
@@ -145,17 +21,22 @@ struct reader {
     bool failed;
 };
 
-enum sn_layer_place sn_layer_profile_place(const struct sn_model_config *m, int layer)
+/* Is this layer of such a model the one of its kind that is read? The first, or else the last. */
+static bool is_read(const struct sn_config *c, int layer)
 {
-    return layer < 0                        ? SN_PLACE_EMBED
-           : layer >= m->layers             ? SN_PLACE_HEAD
-           : sn_layer_has_experts(m, layer) ? SN_PLACE_EXPERTS
-                                            : SN_PLACE_BLOCK;
+    struct sn_kinds k = sn_kinds_of(c);
+    if (layer <= 0 || layer >= c->model.layers)
+        return true;
+    enum sn_layer_place at = sn_kinds_place(k, layer);
+    bool last = at != sn_kinds_place(k, 0);
+    for (int i = layer + 1; i < c->model.layers; i++)
+        last = last && sn_kinds_place(k, i) != at;
+    return last;
 }
 
 static enum sn_layer_place place_of(const struct reader *r, const struct sn_op *op)
 {
-    return sn_layer_profile_place(&r->j->config->model, op->layer);
+    return sn_layer_profile_place(r->j->config, op->layer);
 }
 
 static int pass_of(enum sn_segment_kind k)
@@ -177,17 +58,52 @@ static void interval(struct reader *r, enum sn_interval_kind kind, int comm, int
     r->run = 0;
 }
 
-int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x)
+/* Where a parameter is used first, and whether the head uses a table too. */
+static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *tied)
+{
+    const struct sn_model *m = j->model;
+    enum sn_layer_place at = SN_NPLACES;
+    bool seen_block = false;
+    *tied = false;
+    for (int i = 0; i < m->n_nodes; i++) {
+        seen_block = seen_block || m->nodes[i].layer >= 0;
+        enum sn_layer_place here = m->nodes[i].layer >= 0
+                                       ? sn_layer_profile_place(j->config, m->nodes[i].layer)
+                                   : seen_block ? SN_PLACE_HEAD
+                                                : SN_PLACE_EMBED;
+        if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
+            continue;
+        *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
+        if (at == SN_NPLACES && is_read(j->config, m->nodes[i].layer))
+            at = here;
+    }
+    return at;
+}
+
+/* `tied`: of a table that the head has, too, alone. */
+static int64_t raw(const struct sn_job *j, const struct sn_buffer *x, bool tied)
 {
     int64_t n = 0;
-    for (int q = 0; q < j->n_shards; q++)
-        if (j->shards[q].bucket == x->bucket)
+    for (int q = 0; q < j->n_shards; q++) {
+        bool is_tied = false;
+        if (j->shards[q].bucket != x->bucket)
+            continue;
+        if (tied)
+            (void)param_place(j, j->shards[q].param, &is_tied);
+        if (is_tied == tied)
             n += sn_shard_room(j->shards[q].rows * j->shards[q].cols);
+    }
     const struct sn_bucket *b = &j->buckets[x->bucket];
     return b->is_coded && x->dtype == SN_U8 ? sn_bucket_bytes(j, b, b->weight, n) : n;
 }
 
-static int comm_of(struct reader *r, const struct sn_op *op)
+int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x)
+{
+    return raw(j, x, false);
+}
+
+/* `tied`: a table that the head gathers; where the ends are apart, without what lies beside it in the embedding's bucket. */
+static int comm_of(struct reader *r, const struct sn_op *op, bool tied)
 {
     struct sn_layer_profile_comm c = {.group = op->group, .stream = sn_op_row(op->kind)->stream};
     if (!sn_op_collective(op, &c.kind, &c.n))
@@ -195,7 +111,7 @@ static int comm_of(struct reader *r, const struct sn_op *op)
     const struct sn_view *v = op->kind == SN_OP_RECV ? &op->out[SN_MOVE_TO] : &op->in[SN_MOVE_FROM];
     const struct sn_buffer *x = &r->p->bufs[v->buf];
     c.dtype = x->dtype;
-    c.raw = x->bucket >= 0 ? sn_layer_profile_raw(r->j, x) : 0;
+    c.raw = x->bucket >= 0 ? raw(r->j, x, tied) : 0;
     c.sized = sn_price_is_sized(op);
     for (int i = 0; i < r->s->n_comms; i++) {
         const struct sn_layer_profile_comm *o = &r->s->comm[i];
@@ -212,24 +128,35 @@ static int comm_of(struct reader *r, const struct sn_op *op)
 /* What entering a unit gathers (lib/program/zero.c): by whose weights they are. */
 static void gathered(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    int layer = r->j->buckets[r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket].layer,
-        comm = comm_of(r, op);
-    enum sn_layer_place at = sn_layer_profile_place(&r->j->config->model, layer);
-    if (at == SN_PLACE_EMBED && op->layer >= 0) /* a tied table, for the head */
-        at = SN_PLACE_HEAD;
+    int layer = r->j->buckets[r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket].layer;
+    enum sn_layer_place at = sn_layer_profile_place(r->j->config, layer);
+    bool tied = at == SN_PLACE_EMBED && op->layer >= 0; /* a table, for the head */
+    int comm = comm_of(r, op, tied);
+    at = tied ? SN_PLACE_HEAD : at;
+    bool is_ahead =
+        at == SN_PLACE_STILL && pass != SN_PASS_FORWARD; /* of one such layer, and for nothing */
+    if (is_ahead || !is_read(r->j->config, layer))
+        return;
     int *n = &r->s->n_gathers[pass][at];
+    for (int i = 0; i < *n && at == SN_PLACE_FIRST_PROMPT; i++)
+        if (r->s->gather[pass][at][i] == comm) /* the map, for other layers, too: not counted */
+            return;
     if (comm >= 0 && *n < (int)(sizeof(r->s->gather[0][0]) / sizeof(int)))
         r->s->gather[pass][at][(*n)++] = comm;
 }
 
+static bool gathers(const struct reader *r, const struct sn_op *op)
+{
+    return op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket >= 0;
+}
+
 static void communicate(struct reader *r, const struct sn_op *op, enum sn_pass pass)
 {
-    bool weights = op->kind == SN_OP_ALL_GATHER && r->p->bufs[op->in[SN_MOVE_FROM].buf].bucket >= 0;
-    if (weights) {
+    if (gathers(r, op)) {
         gathered(r, op, pass);
         return;
     }
-    int comm = comm_of(r, op);
+    int comm = comm_of(r, op, false);
     if (comm < 0)
         return;
     if (op->is_weight_grad) {
@@ -293,10 +220,32 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place pl
         if (pass_of(k->kind) != (int)pass)
             continue;
         for (int i = k->first; i < k->first + k->n; i++)
-            if (place_of(r, &r->p->ops[i]) == place)
+            if (place_of(r, &r->p->ops[i]) == place &&
+                (is_read(r->j->config, r->p->ops[i].layer) || gathers(r, &r->p->ops[i])))
                 read_op(r, &r->p->ops[i], pass);
     }
     interval(r, SN_INTERVAL_END, 0, 0);
+}
+
+/* Without prompts a layer's first norm is fused with the end of the one before, unless a stage begins with it. So that
+ * it costs no more than any, it is taken to be as that of the layer behind the first prompts. */
+static void part_norm(struct reader *r)
+{
+    double seconds[SN_NPLACES] = {0};
+    int first = sn_kinds_of(r->j->config).prompt->layers[0];
+    enum sn_layer_place at = sn_layer_profile_place(r->j->config, first + 1);
+    struct sn_interval *plain = &r->s->interval[r->s->first[SN_PASS_FORWARD][at]];
+    for (int i = 0; i < r->p->n_ops; i++)
+        if (r->p->ops[i].kind == SN_OP_PROMPT && r->p->ops[i].layer == first)
+            seconds[at] += sn_price_op(r->env->pricer, r->p, &r->p->ops[i]);
+    for (int k = 0; k < 2; k++) {
+        enum sn_layer_place of = k ? SN_PLACE_FIRST_PROMPT : at;
+        const struct sn_interval *x = &r->s->interval[r->s->first[SN_PASS_FORWARD][of]];
+        do
+            seconds[of] += x->run;
+        while (x++->kind != SN_INTERVAL_END);
+    }
+    plain->run -= fmin(plain->run, fmax(0, seconds[at] - seconds[SN_PLACE_FIRST_PROMPT]));
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -351,27 +300,6 @@ static void read_workspace(struct reader *r)
 
 /* --- shards ----------------------------------------------------------------------------------- */
 
-/* Where a parameter is used first, and whether the head uses a table too. */
-static enum sn_layer_place param_place(const struct sn_job *j, int param, bool *tied)
-{
-    const struct sn_model *m = j->model;
-    enum sn_layer_place at = SN_NPLACES;
-    bool seen_block = false;
-    *tied = false;
-    for (int i = 0; i < m->n_nodes; i++) {
-        seen_block = seen_block || m->nodes[i].layer >= 0;
-        enum sn_layer_place here =
-            m->nodes[i].layer >= 0 ? sn_layer_profile_place(&j->config->model, m->nodes[i].layer)
-            : seen_block           ? SN_PLACE_HEAD
-                                   : SN_PLACE_EMBED;
-        if (m->nodes[i].param[0] != param && m->nodes[i].param[1] != param)
-            continue;
-        *tied = at == SN_PLACE_EMBED && here == SN_PLACE_HEAD;
-        at = at == SN_NPLACES ? here : at;
-    }
-    return at;
-}
-
 static enum sn_status read_shards(struct sn_layer_profile *s, const struct sn_job *j,
                                   struct sn_err *err)
 {
@@ -381,6 +309,7 @@ static enum sn_status read_shards(struct sn_layer_profile *s, const struct sn_jo
     for (int q = 0; q < j->n_shards; q++) {
         struct sn_layer_profile_shard *shard = &s->shard[s->n_shards++];
         shard->place = param_place(j, j->shards[q].param, &shard->tied);
+        shard->is_map = sn_layer_profile_is_map(j->model, j->shards[q].param);
     }
     return SN_OK;
 }
@@ -405,6 +334,8 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer
             read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);
     if (r.failed)
         return sn_fail(err, SN_ENOMEM, "search: no memory for the intervals of a layer");
+    if (s->kinds.prompt)
+        part_norm(&r);
     SN_TRY(read_temporaries(&r, false, err));
     SN_TRY(read_temporaries(&r, true, err));
     read_workspace(&r);
@@ -425,7 +356,7 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
         st = sn_fail(err, SN_ENOMEM, "search: no memory to compile a layer");
     if (st == SN_OK) {
         s->key = *key;
-        s->kinds = sn_kinds_of(&env->config->model);
+        s->kinds = sn_kinds_of(env->config);
         sn_layer_profile_config(c, env->config, key);
         s->reduces = sn_gradients_are_temporary(sn_config_holding(c));
         struct sn_job_env job = {

@@ -5,7 +5,7 @@
  * The text of a layer depends on how it is cut (tensor, context, micro-batch, sequence parallelism,
  * recomputation, split backward, ZeRO's stage), not on how many layers, stages, replicas or
  * micro-batches there are. So a model of one layer is compiled for each way of cutting (of two,
- * where some layers have experts and others have none), its kernels are priced once, and its
+ * where some layers have experts and others have none; of each kind that train.prompt makes), its kernels are priced once, and its
  * segments are reduced to intervals: seconds of kernels, posts and waits of collectives. A segment
  * of n layers is the intervals of its ends and n times those of the layer.
  *
@@ -19,7 +19,18 @@
 
 #include <stdbool.h>
 
-enum sn_layer_place { SN_PLACE_EMBED, SN_PLACE_BLOCK, SN_PLACE_EXPERTS, SN_PLACE_HEAD, SN_NPLACES };
+/* Layers without and with experts; of train.prompt those below the first prompts, through which nothing runs backward,
+ * those behind the first prompts, below which no gradient goes, and those behind others. */
+enum sn_layer_place {
+    SN_PLACE_EMBED,
+    SN_PLACE_BLOCK,
+    SN_PLACE_EXPERTS,
+    SN_PLACE_STILL,
+    SN_PLACE_FIRST_PROMPT,
+    SN_PLACE_PROMPT,
+    SN_PLACE_HEAD,
+    SN_NPLACES
+};
 enum sn_pass { SN_PASS_FORWARD, SN_PASS_BACKWARD, SN_PASS_WEIGHT, SN_NPASSES };
 
 /* How a layer is cut; members that change nothing are set to one value (sn_layer_profile_key). */
@@ -66,20 +77,39 @@ enum { SN_SHAPE_COMMS = 128, SN_SHAPE_POSTS = 256, SN_SHAPE_SHARDS = 128 };
 struct sn_layer_profile_shard {
     enum sn_layer_place place;
     bool tied; /* also the head's: where the ends are apart, of both */
+    bool is_map; /* of features, of all layers with prompts */
 };
 
-/* Which layers are of place EXPERTS, the others of BLOCK (model.experts); every 0: none is. */
+/* Which layers are of which place: EXPERTS (model.experts; every 0: none is), those of train.prompt, BLOCK. */
 struct sn_kinds {
     int every, from;
+    const struct sn_prompt_config *prompt; /* NULL: none */
+    int still; /* layers through which nothing runs backward: adapters train all */
 };
-static inline struct sn_kinds sn_kinds_of(const struct sn_model_config *m)
+static inline struct sn_kinds sn_kinds_of(const struct sn_config *c)
 {
-    return m->experts.count == 0 ? (struct sn_kinds){0, 0}
-                                 : (struct sn_kinds){m->experts.every, m->experts.from};
+    const struct sn_experts_config *x = &c->model.experts;
+    const struct sn_prompt_config *p = &c->train.prompt;
+    struct sn_kinds k = {0};
+    if (x->count > 0)
+        k = (struct sn_kinds){.every = x->every, .from = x->from};
+    if (sn_prompt_positions(p) > 0)
+        k.prompt = p;
+    if (k.prompt && p->n_layers > 0 && c->train.lora.r == 0)
+        k.still = p->layers[0];
+    return k;
 }
 static inline bool sn_kinds_mix(struct sn_kinds k)
 {
-    return k.every > 1 || k.from > 0;
+    return k.every > 1 || k.from > 0 || k.prompt;
+}
+static inline enum sn_layer_place sn_kinds_place(struct sn_kinds k, int layer)
+{
+    int level = k.prompt ? sn_prompt_level(k.prompt, layer) : -1;
+    if (level >= 0 || layer < k.still)
+        return level > 0 ? SN_PLACE_PROMPT : level == 0 ? SN_PLACE_FIRST_PROMPT : SN_PLACE_STILL;
+    bool experts = k.every > 0 && layer >= k.from && (layer + 1) % k.every == 0;
+    return experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
 }
 
 struct sn_layer_profile {
@@ -113,7 +143,8 @@ struct sn_layer_profile_env {
 /* The key of a layout. */
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
 /* The model of one layer of each kind, which stands for all of them. So that it costs no more than
- * any, what train.freeze freezes of some layers is frozen. */
+ * any, what train.freeze freezes of some layers is frozen. Of models that mix layers with experts and others,
+ * those of train.prompt are no kinds. */
 void sn_layer_profile_model(struct sn_model_config *m, struct sn_train_config *t);
 /* Have all layers the same adapters, as far as patterns tell? Else there is no such model. */
 bool sn_layer_profile_stands_for_all(const struct sn_train_config *t);
@@ -125,7 +156,9 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
                                        const struct sn_layer_profile_key *key, struct sn_err *err);
 void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
 /* The place of a layer of a model; of its ends those of layer -1 and of the one behind the last. */
-enum sn_layer_place sn_layer_profile_place(const struct sn_model_config *m, int layer);
+enum sn_layer_place sn_layer_profile_place(const struct sn_config *c, int layer);
+/* Is a parameter the map of train.prompt, which layers share? */
+bool sn_layer_profile_is_map(const struct sn_model *m, int param);
 /* What lies in a buffer of a bucket before it was padded to its members: elements, of codes bytes. */
 int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x);
 
@@ -141,7 +174,7 @@ struct sn_layer_profile_prices {
 };
 /* What a segment holds. */
 struct sn_extent {
-    int layers, experts; /* all, and those of them that have experts */
+    int layers, of[SN_NPLACES]; /* all, and those of each kind */
     int begin; /* its first layer; where layers come in turn, one of the first of which the same follows */
     bool first, last;
     /* ZeRO 3: by unit, in the order of the model, enum sn_keeps; NULL: none is kept. A unit whose
@@ -154,10 +187,7 @@ struct sn_extent sn_extent_of(struct sn_kinds k, int begin, int layers);
 /* The kind of layer i of an extent. */
 static inline enum sn_layer_place sn_extent_place(const struct sn_extent *x, struct sn_kinds k, int i)
 {
-    if (x->experts == 0 || x->experts == x->layers)
-        return x->experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
-    bool experts = x->begin + i >= k.from && (x->begin + i + 1) % k.every == 0;
-    return experts ? SN_PLACE_EXPERTS : SN_PLACE_BLOCK;
+    return sn_kinds_place(k, x->begin + i);
 }
 /* Of unit u: its ends are units, too. */
 static inline enum sn_layer_place sn_extent_unit(const struct sn_extent *x, struct sn_kinds k, int u)

@@ -233,8 +233,10 @@ double sn_layer_profile_segment(const struct sn_layer_profile *s,
     if (s->reduces)
         return under_way(s, p, pass, x, after);
     const double *alone = p->alone[pass];
-    return (x->layers - x->experts) * alone[SN_PLACE_BLOCK] + x->experts * alone[SN_PLACE_EXPERTS] +
-           x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
+    double sum = x->first * alone[SN_PLACE_EMBED] + x->last * alone[SN_PLACE_HEAD];
+    for (int at = 0; at < SN_NPLACES; at++)
+        sum += x->of[at] * alone[at];
+    return sum;
 }
 
 static bool any_reduction(const struct sn_shard_reduction *reductions, int n)

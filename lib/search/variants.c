@@ -3,6 +3,7 @@
 #include "lib/base/mem.h"
 #include "lib/config/batch.h"
 #include "lib/layout/axes.h"
+#include "lib/layout/split.h"
 #include "lib/program/program.h"
 
 #include <string.h>
@@ -21,6 +22,9 @@ struct lister {
     int ranks, near;
     struct sn_variant v;
     bool failed;
+    double head; /* layers as long as which the head takes */
+    int *
+        layers; /* [model.layers] room for those of stage modules; NULL: none share weights of prompts */
 };
 
 static bool named(const struct lister *l, enum sn_layout_key k)
@@ -72,12 +76,34 @@ static void add(struct lister *l)
         l->failed = true;
 }
 
+/* The map of features lies in one stage module, or in the first and the last (lib/program/shards.c). */
+static bool map_is_near(const struct lister *l)
+{
+    struct sn_err why;
+    const struct sn_prompt_config *p = &l->base->train.prompt;
+    const struct sn_split_cost cost = {.last = l->head};
+    const int *layers = l->base->layout.n_split > 0 ? l->base->layout.split : l->layers;
+    int modules = l->v.size[SN_AXIS_PIPELINE] * l->v.virtual_stages, first = -1;
+    if (layers == l->layers &&
+        sn_split_layers(l->layers, &cost, l->base->model.layers, modules, &why) != SN_OK)
+        return false;
+    for (int i = 0, at = 0; i < modules; at += layers[i++])
+        for (int k = 0; k < p->n_layers; k++) {
+            if (p->layers[k] < at || p->layers[k] >= at + layers[i])
+                continue;
+            first = first < 0 ? i : first;
+            if (i != first && (first != 0 || i != modules - 1))
+                return false;
+        }
+    return true;
+}
+
 /* The rules do not depend on what is listed below this. */
 static bool is_valid(const struct lister *l)
 {
     struct sn_err why;
     sn_variant_expand(&l->c->layout, &l->v, l->base);
-    return sn_config_check_layout(l->c, l->ranks, &why) == SN_OK;
+    return sn_config_check_layout(l->c, l->ranks, &why) == SN_OK && (!l->layers || map_is_near(l));
 }
 
 /* Replicas of a node, where they are some of several; 0: they are not. */
@@ -298,6 +324,18 @@ static void list_all(struct lister *l)
         }
 }
 
+static bool find_room(struct lister *l)
+{
+    struct sn_model *m = NULL;
+    struct sn_err why;
+    l->layers = sn_alloc_n((size_t)l->base->model.layers, sizeof(*l->layers));
+    if (!l->layers || sn_model_create(&m, &l->base->model, &l->base->train, &why) != SN_OK)
+        return false;
+    l->head = sn_head_layers(m, &l->base->model);
+    sn_model_destroy(m);
+    return true;
+}
+
 enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config *c, int ranks,
                                 int near, struct sn_err *err)
 {
@@ -307,7 +345,11 @@ enum sn_status sn_variants_list(struct sn_variants *out, const struct sn_config 
         return sn_fail(err, SN_ENOMEM, "search: no memory");
     *work = *c;
     struct lister l = {.out = out, .base = c, .c = work, .ranks = ranks, .near = near};
-    list_all(&l);
+    if (c->train.prompt.rows > 0 && c->train.prompt.n_layers > 1)
+        l.failed = !find_room(&l);
+    if (!l.failed)
+        list_all(&l);
+    sn_free(l.layers);
     sn_free(work);
     if (!l.failed)
         return SN_OK;

@@ -5,6 +5,8 @@
  * Every combination below is compiled for every pipeline stage; the formula
  * (tests/lib/kept_formula.h) sees the configuration only, the search (lib/search/kept.h) compiles
  * stages of a few layers, the rows (lib/report/activations.h) are the program's.
+ *
+ * Longer than 500 lines because every layout passes through one check.
  */
 #include "kernels/codec.h"
 #include "lib/report/activations.h"
@@ -33,6 +35,8 @@ struct layout {
     const char *codec[SN_NCODED]; /* NULL: none */
     double guard;
     int tensor_x; /* 0: 1 */
+    unsigned prompts; /* bits of layers behind prompts */
+    bool adapts;
 };
 
 struct score {
@@ -75,6 +79,14 @@ static struct sn_config config_of(const struct layout *x)
         z->between = z->codec;
     }
     l->compress.guard = x->guard;
+    c.train.prompt.soft = x->prompts > 0;
+    c.train.prompt.rows = c.train.prompt.size = x->prompts > 0 && x->pipe.stages == 1 ? 2 : 0;
+    for (int i = 0; i < c.model.layers; i++)
+        if (x->prompts >> i & 1u)
+            c.train.prompt.layers[c.train.prompt.n_layers++] = i;
+    if (x->adapts)
+        c.train.lora =
+            (struct sn_lora_config){.r = 2, .alpha = 4, .n_targets = 1, .targets[0] = "*.attn.*"};
     l->n_axis_order = 4; /* so that rank s is in stage s */
     l->axis_order[0] = SN_ORDER_PIPELINE;
     l->axis_order[1] = SN_ORDER_TENSOR;
@@ -134,11 +146,12 @@ static bool search_reads(const struct sn_job *j, int vstage)
     struct sn_layer_profile_env env = {.config = c, .ops = sn_ops_cpu(), .threads = 1};
     struct sn_layer_profile_key key = sn_layer_profile_key(c);
     int each = 6 / j->modules, module = vstage * j->stages + j->stage;
-    struct sn_kinds of = sn_kinds_of(&c->model);
+    struct sn_kinds of = sn_kinds_of(c);
     struct sn_extent x = sn_extent_of(of, module * each, each);
     bool end[2] = {module == 0, module == j->modules - 1};
-    bool good = sn_kept_by_layers(&kept, &models, &env, &key, &err) == SN_OK &&
-                sn_kept_by_ends(&kept, &models, &env, &key, end, &err) == SN_OK;
+    bool good =
+        sn_kept_by_layers(&kept, &models, &env, &key, &err) == SN_OK &&
+        sn_kept_by_ends(&kept, &models, &env, &key, end, sn_kept_begin_of(of, &x), &err) == SN_OK;
     int64_t slot = sn_kept_sum(&kept.slot, &x), late = sn_kept_sum(&kept.late, &x);
     sn_kept_models_fini(&models);
     if (good && slot == j->train.slot_bytes[vstage] - padding_of(j) &&
@@ -170,6 +183,12 @@ static void check_stage(struct score *s, const struct layout *x, const struct sn
 {
     int64_t all = 0;
     bool good = true;
+    for (int v = 0; x->prompts && v < j->train.vstages; v++, s->vstages++)
+        good = search_reads(j, v) && good;
+    if (x->prompts) { /* of what is frozen the formula knows nothing */
+        s->wrong += !good;
+        return;
+    }
     for (int v = 0; v < j->train.vstages; v++, s->vstages++) {
         struct kept_formula f;
         kept_formula(&f, j, v);
@@ -483,8 +502,34 @@ static void kept_results_of_collectives_are_counted(void)
     report(&s, "comm_aware_recompute");
 }
 
+/* Layers below prompts keep nothing, but where adapters are trained. */
+static void layers_behind_prompts_are_read(void)
+{
+    static const unsigned some[] = {0x01, 0x3f, 0x20, 0x15, 0x2c, 0x06, 0x18};
+    enum { SOME = sizeof(some) / sizeof(some[0]) };
+    struct score s = {0};
+    for (int k = 0; k < SOME * 3 * 2 * PIPES; k++) {
+        struct layout x = {
+            .family = (enum sn_family)(k % 3), .context = 1 + k % 5 / 4, .micro_batch = 1 + k % 2};
+        x.prompts = some[k % SOME];
+        x.adapts = k / SOME % 2;
+        x.recompute = k / (2 * SOME) % 3;
+        x.pipe = pipes[k / (6 * SOME)];
+        x.tensor = 1 + k / 3 % 2;
+        x.sequence_parallel = k % 4 == 3;
+        x.zero = k / 4 % 4;
+        x.dtype = k / 2 % 2 ? SN_BF16 : SN_F32;
+        x.dropout = k % 11 < 4;
+        x.aware = k % 7 < 3;
+        x.codec[SN_CODED_PIPELINE] = k % 9 < 2 ? "int8" : NULL;
+        check(&s, &x);
+    }
+    report(&s, "prompts");
+}
+
 int main(void)
 {
+    layers_behind_prompts_are_read();
     every_family_keeps_what_the_formula_says();
     context_ranks_keep_what_the_formula_says();
     zero_adds_only_the_shared_table_s_bucket();

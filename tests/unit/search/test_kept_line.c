@@ -9,7 +9,7 @@
 
 static struct sn_kept_pair pair(int64_t layer, int64_t late)
 {
-    return (struct sn_kept_pair){.slot = {10, layer, 0}, .late = {0, late, 3}};
+    return (struct sn_kept_pair){.slot = {10, {layer}}, .late = {0, {late, 3}}};
 }
 
 static void lines_hold_or_bend(void)

@@ -439,6 +439,14 @@ int main(void)
     c.model.ffn = 512;
     search_finds_the_best_of_all(&c, 8, 0);
     c = small_run();
+    c.layout_named = 1u << SN_KEY_RECOMPUTE | 1u << SN_KEY_TENSOR_X | 1u << SN_KEY_MICRO_BATCH;
+    c.train.prompt = (struct sn_prompt_config){
+        .soft = 1, .rows = 2, .size = 24, .n_layers = 2, .layers = {1, 3}};
+    search_finds_the_best_of_all(&c, 8, 0);
+    c.train.prompt = (struct sn_prompt_config){0};
+    c.model.mtp = 1;
+    search_finds_the_best_of_all(&c, 8, 0);
+    c = small_run();
     c.model.family = SN_MIXTRAL;
     c.model.experts =
         (struct sn_experts_config){.count = 4, .top_k = 2, .every = 2, .aux_loss = 0.01};
