@@ -446,6 +446,7 @@ int main(void)
                                     CACHE | GRIDS,
                                     FURTHER,
                                     FURTHER | EXPERTS,
+                                    FURTHER | GRIDS,
                                     FURTHER | CACHE | EXPERTS,
                                     PROMPTS,
                                     PROMPTS | CODECS,
