@@ -166,6 +166,15 @@ static void text_ramp(const struct sn_plan_report *r)
     }
 }
 
+static void text_documents(const struct sn_config *c)
+{
+    if (c->data.document_length + c->data.prefix_length == 0)
+        return;
+    (void)printf("documents of %d tokens, %d of them prompt: a token sees %.4g keys in the mean\n",
+                 c->data.document_length > 0 ? c->data.document_length : c->model.seq,
+                 c->data.prefix_length, sn_model_expected_keys(c, 0));
+}
+
 /* What attention sees in the first steps. */
 static void text_curriculum(const struct sn_job *j)
 {
@@ -327,6 +336,7 @@ static void text_plan(const struct sn_plan_report *r)
     text_chunks(r);
     text_time(r);
     text_ramp(r);
+    text_documents(r->stages->job[0]->config);
     text_curriculum(r->stages->job[0]);
     text_sparse(r->stages->job[0]);
     text_memory(&p->memory);

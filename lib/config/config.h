@@ -95,6 +95,8 @@ struct sn_data_config {
     enum sn_documents documents; /* of one sample: do they see each other? */
     enum sn_loss_of loss;        /* which tokens are targets */
     enum sn_prefix prefix;       /* what of a document is seen in both directions */
+    int document_length,
+        prefix_length; /* tokens that a plan expects; 0: a sample is one document, none */
 };
 
 #define SN_HYPER_MEMBER(KIND, member, ...) double member;

@@ -106,6 +106,30 @@ static enum sn_status prefix_is_told(const struct sn_config *c, const struct sn_
                             "counts; want data.documents: apart and data.loss: mask beside it");
 }
 
+/* What a plan expects is of masks that training has. */
+static enum sn_status lengths_are_of_masks(const struct sn_config *c, const struct sn_settings *s,
+                                           struct sn_err *err)
+{
+    const struct sn_data_config *d = &c->data;
+    int most = d->document_length > 0 ? d->document_length : c->model.seq;
+    if (d->document_length > 0 && d->documents != SN_DOCUMENTS_APART)
+        return sn_settings_fail(s, "data.document_length", err,
+                                "has no effect where documents see each other; want "
+                                "data.documents: apart, or 0");
+    if (d->document_length > 0 && sn_prompt_positions(&c->train.prompt) > 0)
+        return sn_settings_fail(s, "data.document_length", err,
+                                "has no effect beside train.prompt, where each document is a "
+                                "sample; want 0");
+    if (d->prefix_length > 0 && d->prefix == SN_PREFIX_NONE)
+        return sn_settings_fail(s, "data.prefix_length", err,
+                                "has no effect without data.prefix: prompt; want that, or 0");
+    if (d->prefix_length > most)
+        return sn_settings_fail(s, "data.prefix_length", err,
+                                "%d is more than the %d tokens of a document; want fewer",
+                                d->prefix_length, most);
+    return SN_OK;
+}
+
 enum sn_status sn_rule_data(const struct sn_config *c, const struct sn_settings *s,
                             struct sn_err *err)
 {
@@ -113,5 +137,6 @@ enum sn_status sn_rule_data(const struct sn_config *c, const struct sn_settings 
     SN_TRY(sets_have_parts(c, s, err));
     SN_TRY(curriculum_grows(c, s, err));
     SN_TRY(prefix_is_told(c, s, err));
+    SN_TRY(lengths_are_of_masks(c, s, err));
     return validation_has_names(c, s, err);
 }

@@ -12,6 +12,7 @@
  */
 #include "lib/cost/price.h"
 
+#include "kernels/mask.h"
 #include "lib/program/opinfo.h"
 
 #include <math.h>
@@ -41,6 +42,11 @@ void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const str
 {
     *out = (struct sn_pricer){
         .machine = m, .software = s, .precision = j->dtype, .grid = j->grid, .threads = j->threads};
+    for (int k = 0; k < 2; k++) {
+        int64_t window = k ? j->config->model.sliding_window : 0;
+        out->seen[k] =
+            sn_model_expected_keys(j->config, window) / sn_mask_keys(j->config->model.seq, window);
+    }
     for (int q = 0; q < SN_NGROUPS; q++)
         sn_span_of(&out->span[q], m, &j->grid, (enum sn_group)q);
 }
@@ -291,7 +297,11 @@ static double attention(const struct sn_pricer *p, const struct work *w, const s
     bool forward = w->kind == SN_OP_ATTENTION;
     bool keeps = s->attention == SN_ATTENTION_FUSED || s->attention == SN_ATTENTION_TORCH;
     double factor = (forward ? s->attention_forward : s->attention_backward)[s->attention];
-    double seconds = keeps ? kept_scores(p, w, op) : on_machine(d, w) - d->overhead;
+    double seen = or_one(p->seen[op->attr.attention.window > 0]);
+    struct work part = *w; /* scores that are kept are computed whole */
+    part.flops *= seen;
+    part.seq = (int64_t)fmax(1, seen * (double)w->seq);
+    double seconds = keeps ? kept_scores(p, w, op) : on_machine(d, &part) - d->overhead;
     /* Once a layer and pass; of a ring of contexts, with the own keys. */
     double fixed =
         op->attr.position.key_rank == op->attr.position.context_rank ? s->layer_fixed : 0;

@@ -33,6 +33,8 @@ struct sn_pricer {
     enum sn_dtype precision;
     struct sn_grid grid;
     int threads;
+    double seen
+        [2]; /* of keys that causal samples see, in layers without and with a window; 0: all of them */
     struct sn_span span[SN_NGROUPS];
 };
 

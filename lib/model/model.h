@@ -127,6 +127,9 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
  * one: documents that are apart. */
 double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
                               double keys, double window_keys);
+/* Keys that a token sees on average as far as the run file tells (keys.c): of documents and prompts as long as
+ * data.document_length and data.prefix_length say, else of whole causal samples. window 0: none. */
+double sn_model_expected_keys(const struct sn_config *c, int64_t window);
 /* The same where samples are cut into pieces of `length` tokens (data.curriculum). */
 double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
                                 int64_t length);

@@ -108,7 +108,8 @@ static const struct {
     {"model: {file: a, preset: b}\n",
      "run.yaml:1:18: 'file' and 'preset' in one section; keep one"},
     {"data: {preset: b}\n",
-     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss, prefix, curriculum"},
+     "run.yaml:1:8: unknown key 'data.preset'; data has train, valid, phases, order, documents, loss, prefix, document_length, "
+     "prefix_length, curriculum"},
     /* types */
     {"model: 3\n",
      "run.yaml:1:8: model: got '3'; want a mapping of keys"},
@@ -527,6 +528,19 @@ static const struct {
      "counts; want data.documents: apart and data.loss: mask beside it"},
     {MODEL "}\n" TRAIN "}\ndata: {documents: apart, loss: mask, prefix: 64}\n",
      "run.yaml:3:46: data.prefix: unknown name '64'; want none or prompt"},
+    /* what a plan expects of documents */
+    {MODEL "}\n" TRAIN "}\ndata: {document_length: 2}\n",
+     "run.yaml:3:25: data.document_length: has no effect where documents see each other; want "
+     "data.documents: apart, or 0"},
+    {MODEL "}\n" TRAIN ", prompt: {soft: 1}}\ndata: {documents: apart, document_length: 2}\n",
+     "run.yaml:3:43: data.document_length: has no effect beside train.prompt, where each document "
+     "is a sample; want 0"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, prefix_length: 2}\n",
+     "run.yaml:3:41: data.prefix_length: has no effect without data.prefix: prompt; want that, or "
+     "0"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, loss: mask, prefix: prompt, document_length: 2, "
+           "prefix_length: 3}\n",
+     "run.yaml:3:89: data.prefix_length: 3 is more than the 2 tokens of a document; want fewer"},
     /* a curriculum of lengths */
     {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4], until: [3, 5]}}\n",
      "run.yaml:3:42: data.curriculum.until: 2 ends of 1 lengths; want one for each in "
