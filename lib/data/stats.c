@@ -5,6 +5,7 @@
 #include "lib/data/sources.h"
 
 #include <assert.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 
@@ -118,6 +119,15 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Tokens of a document before the first one that is to be predicted and counts; its first one never is. */
+static int64_t prompt_of(const struct sn_source_document *d)
+{
+    int64_t begin = sn_data_document_token(d->data, d->number);
+    if (!d->mask || d->tokens < 2)
+        return d->tokens > 0;
+    return sn_data_mask_first(d->mask, begin + 1, d->tokens - 1) - begin;
+}
+
 static enum sn_status measure(struct counting *c, struct sn_err *err)
 {
     struct sn_stats *s = c->out;
@@ -129,6 +139,9 @@ static enum sn_status measure(struct counting *c, struct sn_err *err)
         struct sn_source_document d = sn_sources_get(&c->sources, i);
         c->lengths[i] = d.tokens;
         s->empty += d.tokens == 0;
+        double prompt = (double)prompt_of(&d);
+        s->squares += (double)d.tokens * (double)d.tokens;
+        s->prompt_squares += prompt * prompt;
         s->bin_bytes += (int64_t)d.bytes;
     }
     if (n == 0)
@@ -247,6 +260,18 @@ static void add_token_text(struct sn_str *out, const struct sn_tokenizer *t, int
     sn_bytes_fini(&text);
 }
 
+/* Of documents as long as this, with prompts as long as this, so many tokens have as many pairs of query and key. */
+static int64_t plan_length(const struct sn_stats *s)
+{
+    return s->info.tokens > 0 ? llround(s->squares / (double)s->info.tokens) : 0;
+}
+
+static int64_t plan_prompt(const struct sn_stats *s)
+{
+    return s->squares > 0 ? llround(sqrt(s->prompt_squares * s->squares) / (double)s->info.tokens)
+                          : 0;
+}
+
 static void format_json(const struct sn_stats *s, const struct sn_tokenizer *t, struct sn_str *out)
 {
     sn_str_add(out,
@@ -261,6 +286,9 @@ static void format_json(const struct sn_stats *s, const struct sn_tokenizer *t, 
                (long long)s->longest);
     for (int i = 0; i < SN_STATS_PERCENTILES; i++)
         sn_str_add(out, ", \"p%d\": %lld", percents[i], (long long)s->percentiles[i]);
+    sn_str_add(out, "}, \"plan\": {\"document_length\": %lld, \"prefix_length\": ",
+               (long long)plan_length(s));
+    sn_str_add(out, s->counted < 0 ? "null" : "%lld", (long long)plan_prompt(s));
     sn_str_add(out, "}, \"counted_tokens\": ");
     sn_str_add(out, s->counted < 0 ? "null" : "%lld", (long long)s->counted);
     sn_str_add(out, ", \"different_tokens\": %lld, \"largest_token\": %lld, \"vocab\": ",
@@ -299,7 +327,10 @@ static void format_text(const struct sn_stats *s, const struct sn_tokenizer *t, 
     if (s->counted >= 0)
         sn_str_add(out, "targets by the mask: %lld tokens (%.2f%%)\n", (long long)s->counted,
                    100.0 * (double)s->counted / (double)s->info.tokens);
-    sn_str_add(out, "percentiles:");
+    sn_str_add(out, "to plan with: data.document_length: %lld", (long long)plan_length(s));
+    if (s->counted >= 0)
+        sn_str_add(out, ", data.prefix_length: %lld", (long long)plan_prompt(s));
+    sn_str_add(out, "\npercentiles:");
     for (int i = 0; i < SN_STATS_PERCENTILES; i++)
         sn_str_add(out, "%s %d%%: %lld", i ? "," : "", percents[i], (long long)s->percentiles[i]);
     sn_str_add(out, "\ndifferent tokens: %lld, the largest %lld", (long long)s->used,

@@ -17,6 +17,8 @@ struct sn_stats {
     int64_t bin_bytes; /* of tokens, each as its file's type has it */
     int64_t empty;     /* documents without tokens */
     int64_t shortest, longest, percentiles[SN_STATS_PERCENTILES]; /* tokens of a document */
+    double squares,
+        prompt_squares; /* sums over documents of their tokens squared, of their prompts' (data.prefix) */
     int64_t counted;       /* tokens that count as targets, by the masks; -1: there is none */
     int64_t used, largest; /* different tokens, and the largest */
     int64_t vocab;         /* of the tokenizer beside; 0: none */

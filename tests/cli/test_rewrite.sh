@@ -84,6 +84,13 @@ run "$data" stats all
 like "stats tells of targets" "$out" '^targets by the mask: [0-9]* tokens \([0-9.]*%\)$'
 like "and of percentiles" "$out" '^percentiles: 1%: 1, 5%: '
 
+printf '%s\n' '-1 -1 1 1' '-1 -1 -1 -1 -1 -1 1 1' >talk.txt # prompts of 2 of 4 and 6 of 8 tokens
+run "$data" build --tokens talk.txt --masked -o talk
+run "$data" stats talk # 80 / 12; the root of 80 / 12 x 40 / 12
+like "and of what to plan with" "$out" '^to plan with: data.document_length: 7, data.prefix_length: 5$'
+run "$data" stats talk --json
+like "which is in --json, too" "$out" '"plan": {"document_length": 7, "prefix_length": 5}'
+
 run "$data" check all --vocab 70001
 like "check: all is well" "$out" '^the index and the mask are sound, and every token is one of 0 .. 70000$'
 fails "a token outside" 2 "all.bin: document 1004: token 0 of it (byte $(python3 -c 'import os; print(4 * (os.path.getsize("a.bin") + os.path.getsize("b.bin") // 2 + 3))')) is 70000, outside the vocabulary 0 .. 69999" \
