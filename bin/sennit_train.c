@@ -5,6 +5,7 @@
 #include "bin/train/end.h"
 #include "bin/train/features.h"
 #include "bin/train/files.h"
+#include "bin/train/answer.h"
 #include "bin/train/generate.h"
 #include "bin/train/line.h"
 #include "bin/train/preflight.h"
@@ -98,6 +99,8 @@ static enum sn_status do_what_is_asked(struct sn_trainer *t, struct sn_train_lin
                                        struct sn_err *err)
 {
     struct sn_comm *comm = l->trace.comm;
+    if (l->generate.answer)
+        return sn_train_answer(t, c, comm, &l->generate, err);
     if (sn_train_generate_wanted(&l->generate))
         return sn_train_generate(t, c, comm, &l->generate, err);
     if (l->score.file)
@@ -206,12 +209,14 @@ static bool set_one_sample_over(struct sn_config *c, int tensor, int pipeline, s
 }
 
 /* One sample, whatever layout the run has: over its tensor ranks, if their number divides that of the
- * ranks, else over as many as the model takes; pipeline stages have the rest. */
+ * ranks, else over as many as the model takes; pipeline stages have the rest. More than two cannot share the map
+ * of train.prompt. */
 static enum sn_status set_one_sample(struct sn_config *c, int ranks, struct sn_err *err)
 {
     int run = c->layout.tensor;
     struct sn_err why, last;
-    if (run > 1 && ranks % run == 0 && set_one_sample_over(c, run, ranks / run, &why))
+    bool any = c->train.prompt.rows == 0 || ranks / run <= 2;
+    if (run > 1 && ranks % run == 0 && any && set_one_sample_over(c, run, ranks / run, &why))
         return SN_OK;
     for (int tensor = ranks; tensor > 0; tensor--)
         if (ranks % tensor == 0 && set_one_sample_over(c, tensor, ranks / tensor, &last))
@@ -259,7 +264,8 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
     if (sn_train_generate_wanted(&l->generate))
         SN_TRY(set_one_sample(c, ranks, err));
     if (sn_train_generate_wanted(&l->generate))
-        SN_TRY(sn_train_features_check(c, "--generate", l->generate.features, err));
+        SN_TRY(sn_train_features_check(c, sn_train_generate_option(&l->generate),
+                                       l->generate.features, err));
     if (l->score.file)
         SN_TRY(set_score(c, &l->score, err));
     if (sn_train_generate_wanted(&l->generate) || l->score.file || l->tune ||

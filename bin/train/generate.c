@@ -1,14 +1,10 @@
 #include "bin/train/generate.h"
 
-#include "bin/common.h"
 #include "bin/train/features.h"
-#include "checkpoint/io/files.h"
-#include "lib/base/mem.h"
-#include "lib/data/data_tokenizer.h"
+#include "bin/train/words.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void sn_train_generate_init(struct sn_train_generate *g)
@@ -17,20 +13,11 @@ void sn_train_generate_init(struct sn_train_generate *g)
         .tokens = 200, .top_k = 40, .seed = -1, .temperature = 0.8, .top_p = 1};
 }
 
-/* Who turns text into tokens and back. */
-struct words {
-    struct sn_tokenizer_id of;
-    struct sn_tokenizer *tokenizer; /* NULL: none is known */
-    struct sn_ids ids;              /* of the prompt, then all that followed */
-    int32_t stop;
-    bool bytes; /* without a tokenizer: a token is a byte */
-};
-
 /* What is written; the prompt goes first, once there is something to follow it. */
 struct page {
     const char *prompt;
     size_t n_prompt, shown; /* shown: bytes of the decoded text */
-    struct words *words;
+    struct sn_train_words *words;
     bool begun;
     bool is_line, ended; /* a line break of what follows ends the text; has one? */
     struct sn_err err;   /* of the first decoding that failed */
@@ -39,135 +26,16 @@ struct page {
 /* What is to be continued, on rank 0. */
 struct asked {
     const char *prompts;
-    char *loaded;
+    struct sn_bytes loaded;
     size_t len, at; /* at: of the next prompt */
     bool is_lines;  /* a prompt a line; else all is the prompt of each text */
     struct sn_train_features features;
+    int64_t texts;
+    struct page *page;
+    const struct sn_trainer *trainer;
+    const struct sn_config *config;
+    const struct sn_train_generate *want;
 };
-
-/* --- which tokenizer -------------------------------------------------------------------------- */
-
-enum sn_status sn_train_find_tokenizer(struct sn_tokenizer **out, const struct sn_tokenizer_id *of,
-                                       const struct sn_config *c, const char *option,
-                                       struct sn_err *err)
-{
-    if (!option)
-        return of->file[0] ? sn_data_tokenizer_load(out, of, err) : SN_OK;
-    SN_TRY(sn_tokenizer_load(out, option, err));
-    uint64_t hash = sn_tokenizer_hash(*out);
-    if (of->file[0] && of->hash != hash)
-        return sn_fail(err, SN_EINPUT,
-                       "--tokenizer: %s (xxh3 %016" PRIx64
-                       ") is not the run's, %s/%s (xxh3 %016" PRIx64 "); leave it out",
-                       option, hash, of->folder, of->file, of->hash);
-    int64_t size = sn_tokenizer_size(*out);
-    return size <= c->model.vocab
-               ? SN_OK
-               : sn_fail(err, SN_EINPUT,
-                         "--tokenizer: %s has %" PRId64 " tokens, the model knows %d; name the one "
-                         "that it was trained with",
-                         option, size, c->model.vocab);
-}
-
-enum sn_status sn_train_find_token(int32_t *out, const struct sn_tokenizer *t, const char *option,
-                                   const char *text, struct sn_err *err)
-{
-    struct sn_encoder *e = NULL;
-    struct sn_ids ids = {0};
-    if (!t)
-        return sn_fail(err, SN_EINPUT, "%s: '%s': no tokenizer is known; want --tokenizer FILE",
-                       option, text);
-    *out = sn_tokenizer_find(t, text, strlen(text));
-    if (*out >= 0)
-        return SN_OK;
-    SN_TRY(sn_encoder_create(&e, t, err));
-    enum sn_status st = *text ? sn_encode(e, text, strlen(text), false, &ids, err) : SN_OK;
-    if (st == SN_OK && ids.len == 1)
-        *out = ids.p[0];
-    else if (st == SN_OK)
-        st = sn_fail(err, SN_EINPUT, "%s: '%s' is no token, but %zu; name one", option, text,
-                     ids.len);
-    else
-        (void)sn_err_prefix(err, "%s", option);
-    sn_encoder_destroy(e);
-    sn_ids_fini(&ids);
-    return st;
-}
-
-/* The token that ends a document: that of --stop, without a tokenizer its number, or what stands behind those of the
- * data. */
-static enum sn_status find_stop(struct words *w, const struct sn_config *c,
-                                const struct sn_train_generate *g, struct sn_err *err)
-{
-    long long number;
-    w->stop = w->of.end;
-    if (!g->stop)
-        return SN_OK;
-    if (w->tokenizer)
-        return sn_train_find_token(&w->stop, w->tokenizer, "--stop", g->stop, err);
-    SN_TRY(sn_parse_number("--stop", g->stop, 0, c->model.vocab - 1, &number, err));
-    w->stop = (int32_t)number;
-    return SN_OK;
-}
-
-/* --- the prompt ------------------------------------------------------------------------------- */
-
-/* "72 101": as many as there are, or where the text is no such list. */
-static enum sn_status parse_ids(struct words *w, const char *text, size_t len, int vocab,
-                                struct sn_err *err)
-{
-    char *end;
-    for (const char *at = text + strspn(text, " \t\n"); at < text + len;
-         at = end + strspn(end, " \t\n")) {
-        long v = strtol(at, &end, 10);
-        if (end == at || !strchr(" \t\n", *end))
-            return sn_fail(
-                err, SN_EINPUT,
-                "--generate: '%.40s' is no token; with a vocabulary of %d the prompt is "
-                "token ids with blanks between them, such as \"72 101\"; it is text with "
-                "--tokenizer FILE, or with a vocabulary of 256",
-                at, vocab);
-        if (!sn_ids_push(&w->ids, v >= 0 && v < INT32_MAX ? (int32_t)v : -1))
-            return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
-    }
-    return SN_OK;
-}
-
-/* As documents of the data begin; `is_inside` one, behind what train.prompt fills. */
-static enum sn_status encode(struct words *w, const char *text, size_t len, bool is_inside,
-                             struct sn_err *err)
-{
-    struct sn_encoder *e = NULL;
-    const struct sn_ids *before, *behind;
-    bool good = true;
-    sn_tokenizer_around(w->tokenizer, &before, &behind);
-    if (w->of.begin >= 0 && !is_inside)
-        good = sn_ids_push(&w->ids, w->of.begin);
-    for (size_t i = 0; i < before->len && w->of.special && !is_inside; i++)
-        good = good && sn_ids_push(&w->ids, before->p[i]);
-    if (!good)
-        return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
-    SN_TRY(sn_encoder_create(&e, w->tokenizer, err));
-    enum sn_status st = len > 0 ? sn_encode(e, text, len, false, &w->ids, err) : SN_OK;
-    sn_encoder_destroy(e);
-    return st == SN_EINPUT ? sn_err_prefix(err, "--generate: the prompt") : st;
-}
-
-static enum sn_status parse_prompt(struct page *page, const struct sn_config *c,
-                                   struct sn_err *err)
-{
-    struct words *w = page->words;
-    const char *text = page->prompt;
-    w->ids.len = 0;
-    if (w->tokenizer)
-        return encode(w, text, page->n_prompt, sn_prompt_positions(&c->train.prompt) > 0, err);
-    if (!w->bytes)
-        return parse_ids(w, text, page->n_prompt, c->model.vocab, err);
-    for (size_t i = 0; i < page->n_prompt; i++)
-        if (!sn_ids_push(&w->ids, (unsigned char)text[i]))
-            return sn_fail(err, SN_ENOMEM, "--generate: no memory for the prompt");
-    return SN_OK;
-}
 
 /* --- the text that follows -------------------------------------------------------------------- */
 
@@ -193,7 +61,7 @@ static void write_bytes(struct page *page, const char *p, size_t n)
 /* Write what is new of the text of all tokens; with `all`, also what might still change. */
 static enum sn_status show(struct page *page, bool all, struct sn_err *err)
 {
-    struct words *w = page->words;
+    struct sn_train_words *w = page->words;
     struct sn_bytes text = {0};
     enum sn_status st = sn_decode(w->tokenizer, w->ids.p, w->ids.len, false, &text, err);
     size_t end = st != SN_OK ? 0 : all ? text.len : settled(&text);
@@ -216,7 +84,7 @@ static void begin(struct page *page)
 static bool print_token(void *self, int32_t token)
 {
     struct page *page = self;
-    struct words *w = page->words;
+    struct sn_train_words *w = page->words;
     begin(page);
     if (w->tokenizer && page->err.status == SN_OK) {
         if (!sn_ids_push(&w->ids, token))
@@ -229,15 +97,15 @@ static bool print_token(void *self, int32_t token)
         (void)printf(" %d", token);
     }
     (void)fflush(stdout);
-    return !page->ended;
+    return !page->ended && page->err.status == SN_OK;
 }
 
 /* Sample, and print on rank 0. */
 static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c,
                                  const struct sn_train_generate *g, struct page *page,
-                                 const float *features, struct sn_err *err)
+                                 const float *features, int64_t text, struct sn_err *err)
 {
-    struct words *w = page->words;
+    struct sn_train_words *w = page->words;
     struct sn_generate_options o = {.prompt = w->ids.p,
                                     .n_prompt = (int)w->ids.len,
                                     .features = features,
@@ -246,7 +114,7 @@ static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c
                                     .top_k = (int)g->top_k,
                                     .top_p = g->top_p,
                                     .stop = w->stop,
-                                    .seed = g->seed < 0 ? c->run.seed : (uint64_t)g->seed,
+                                    .seed = sn_train_generate_seed(g, c, text),
                                     .emit = print_token,
                                     .self = page};
     enum sn_status st = sn_trainer_generate(t, &o, err);
@@ -256,7 +124,13 @@ static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c
         begin(page); /* nothing followed */
     if (page->begun)
         (void)printf("\n");
-    return st;
+    if (st == SN_OK && page->err.status != SN_OK) { /* on rank 0 alone */
+        *err = page->err;
+        return err->status;
+    }
+    return st != SN_OK || (fflush(stdout) == 0 && !ferror(stdout))
+               ? st
+               : sn_fail(err, SN_EIO, "--generate: stdout cannot be written: %s", strerror(errno));
 }
 
 /* The next prompt as tokens, on rank 0. */
@@ -267,10 +141,13 @@ static enum sn_status take_prompt(struct page *page, struct asked *a, const stru
     const char *end = a->is_lines ? memchr(from, '\n', a->len - a->at) : NULL;
     page->prompt = from;
     page->n_prompt = end ? (size_t)(end - from) : a->len - a->at;
+    size_t taken = page->n_prompt;
+    if (a->is_lines && taken > 0 && from[taken - 1] == '\r')
+        page->n_prompt--; /* as some write line breaks */
     page->shown = 0;
     page->begun = page->ended = false;
-    a->at += end ? page->n_prompt + 1 : 0;
-    SN_TRY(parse_prompt(page, c, err));
+    a->at += end ? taken + 1 : 0;
+    SN_TRY(sn_train_words_prompt(page->words, c, page->prompt, page->n_prompt, "--generate", err));
     return page->words->tokenizer
                ? show(page, true, err) /* what of the decoded text is the prompt */
                : SN_OK;
@@ -282,10 +159,9 @@ static enum sn_status read_prompts(struct asked *a, const struct sn_train_genera
     int64_t lines = 0;
     a->is_lines = a->features.file && g->file;
     if (g->file)
-        SN_TRY(sn_file_load(&a->loaded, &a->len, g->file, err));
-    else
-        a->len = strlen(g->text);
-    a->prompts = g->file ? a->loaded : g->text;
+        SN_TRY(sn_tokenizer_read(&a->loaded, g->file, "a file of prompts", err));
+    a->len = g->file ? a->loaded.len : strlen(g->text);
+    a->prompts = g->file ? a->loaded.p : g->text;
     for (size_t i = 0; i < a->len; i++)
         lines += a->prompts[i] == '\n' || i + 1 == a->len;
     if (a->is_lines)
@@ -298,21 +174,20 @@ static enum sn_status read_prompts(struct asked *a, const struct sn_train_genera
 }
 
 /* The prompts that are asked for, on rank 0: all are looked at before the first is continued. */
-static enum sn_status read_asked(struct asked *a, int64_t *texts, struct page *page,
-                                 const struct sn_trainer *t, const struct sn_config *c,
-                                 const struct sn_train_generate *g, struct sn_err *err)
+static enum sn_status read_asked(void *self, struct sn_err *err)
 {
-    struct words *w = page->words;
-    SN_TRY(sn_train_find_tokenizer(&w->tokenizer, &w->of, c, g->tokenizer, err));
-    SN_TRY(find_stop(w, c, g, err));
-    SN_TRY(sn_train_features_open(&a->features, c, g->features, err));
+    struct asked *a = self;
+    const struct sn_train_generate *g = a->want;
+    struct sn_train_words *w = a->page->words;
+    SN_TRY(sn_train_words_open(w, a->config, g->tokenizer, g->stop, err));
+    SN_TRY(sn_train_features_open(&a->features, a->config, g->features, err));
     SN_TRY(read_prompts(a, g, err));
-    *texts = page->is_line ? a->features.n : 1;
-    for (int64_t i = 0; i < (a->is_lines ? *texts : 1); i++) {
-        enum sn_status st = take_prompt(page, a, c, err);
+    a->texts = a->page->is_line ? a->features.n : 1;
+    for (int64_t i = 0; i < (a->is_lines ? a->texts : 1); i++) {
+        enum sn_status st = take_prompt(a->page, a, a->config, err);
         struct sn_generate_options o = {.prompt = w->ids.p, .n_prompt = (int)w->ids.len};
         if (st == SN_OK)
-            st = sn_trainer_check_prompt(t, &o, err);
+            st = sn_trainer_check_prompt(a->trainer, &o, err);
         if (st != SN_OK)
             return a->is_lines ? sn_err_prefix(err, "%s:%lld", g->file, (long long)i + 1) : st;
     }
@@ -331,36 +206,29 @@ enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c
                                  struct sn_comm *comm, const struct sn_train_generate *g,
                                  struct sn_err *err)
 {
-    struct words w = {.bytes = c->model.vocab == 256};
+    struct sn_train_words w = {.bytes = false};
     struct page page = {.words = &w, .is_line = g->features != NULL};
-    struct asked asked = {.prompts = NULL};
-    int64_t texts = 0;
+    struct asked asked = {.page = &page, .trainer = t, .config = c, .want = g};
     bool is_first = comm->rank == 0;
     enum sn_status st = is_first ? sn_data_tokenizer_of_run(&w.of, c, err) : SN_OK;
     st = comm->ops->agree(comm, st, err);
     if (st == SN_OK)
         st = sn_trainer_generate_open(t, &w.of, err);
-    if (st == SN_OK) {
-        st = is_first ? read_asked(&asked, &texts, &page, t, c, g, err) : SN_OK;
-        st = comm->ops->agree(comm, st, err);
-    }
+    if (st == SN_OK)
+        st = sn_trainer_alone(t, "generate: prompts", read_asked, &asked, err);
+    int64_t texts = asked.texts;
     if (st == SN_OK)
         st = comm->ops->broadcast(comm, &texts, (int64_t)sizeof(texts), 0, err);
     for (int64_t i = 0; i < texts && st == SN_OK; i++) {
         st = is_first ? take_text(&page, &asked, i, c, err) : SN_OK;
         st = comm->ops->agree(comm, st, err);
         if (st == SN_OK)
-            st = write_text(t, c, g, &page, asked.features.entry, err);
-    }
-    if (st == SN_OK && page.err.status != SN_OK) { /* on rank 0 alone */
-        *err = page.err;
-        st = err->status;
+            st = write_text(t, c, g, &page, asked.features.entry, i, err);
     }
     if (texts > 0 && !err->agreed)
         st = comm->ops->agree(comm, st, err);
-    sn_tokenizer_destroy(w.tokenizer);
-    sn_ids_fini(&w.ids);
+    sn_train_words_close(&w);
     sn_train_features_close(&asked.features);
-    sn_free(asked.loaded);
+    sn_bytes_fini(&asked.loaded);
     return st;
 }

@@ -1,5 +1,5 @@
 /*
- * generate.h - sennit-train --generate: a prompt of the command line, continued on stdout.
+ * generate.h - sennit-train --generate: prompts of the command line or a file, continued on stdout.
  */
 #ifndef SN_TRAIN_GENERATE_H
 #define SN_TRAIN_GENERATE_H
@@ -9,6 +9,7 @@
 
 struct sn_train_generate {
     const char *text;             /* NULL: not asked for */
+    const char *answer;           /* a file of prompts (bin/train/answer.h); NULL: not asked for */
     const char *file;             /* that the text is in, with features a prompt a line; or NULL */
     const char *features;         /* bin/train/features.h; NULL: none are named */
     const char *option;           /* one of the others that was given; NULL: none */
@@ -23,7 +24,18 @@ struct sn_train_generate {
 void sn_train_generate_init(struct sn_train_generate *g);
 static inline bool sn_train_generate_wanted(const struct sn_train_generate *g)
 {
-    return g->text || g->file;
+    return g->text || g->file || g->answer;
+}
+/* What asked for it: of sentences. */
+static inline const char *sn_train_generate_option(const struct sn_train_generate *g)
+{
+    return g->answer ? "--answer" : "--generate";
+}
+/* Of text n, from 0. */
+static inline uint64_t sn_train_generate_seed(const struct sn_train_generate *g,
+                                              const struct sn_config *c, int64_t n)
+{
+    return (g->seed < 0 ? c->run.seed : (uint64_t)g->seed) + (uint64_t)n;
 }
 /* A prompt is text where a tokenizer is known. Else it is bytes for a vocabulary of 256, or decimal
  * numbers of tokens. With features there is a text for each entry, in a line. Collective: rank 0 reads, and
@@ -31,16 +43,5 @@ static inline bool sn_train_generate_wanted(const struct sn_train_generate *g)
 enum sn_status sn_train_generate(struct sn_trainer *t, const struct sn_config *c,
                                  struct sn_comm *comm, const struct sn_train_generate *g,
                                  struct sn_err *err);
-
-/* The run's tokenizer in *out: that of `option`, a file, or that of `of`, which is its data's or its
- * checkpoint's; where both are there they must be the same. Left as it is where nobody knows one. */
-struct sn_tokenizer;
-struct sn_tokenizer_id;
-enum sn_status sn_train_find_tokenizer(struct sn_tokenizer **out, const struct sn_tokenizer_id *of,
-                                       const struct sn_config *c, const char *option,
-                                       struct sn_err *err);
-/* A token by its text: as the file writes it, or as text that is one token. */
-enum sn_status sn_train_find_token(int32_t *out, const struct sn_tokenizer *t, const char *option,
-                                   const char *text, struct sn_err *err);
 
 #endif

@@ -49,10 +49,11 @@ static const char usage[] =
     "                       as are started; where no tokenizer is known, TEXT is bytes for a\n"
     "                       vocabulary of 256, else token ids, such as \"72 101\"\n"
     "  --prompt-file FILE   the same of the text in FILE\n"
-    "  --features FILE.npy  what train.prompt reads: with --score an entry for each request; else a "
-    "text\n"
-    "                       for each entry, in a line, behind TEXT or line by line behind those of "
-    "FILE\n"
+    "  --answer FILE        the same of prompts in FILE: JSON lines {\"prompt\": ..., ...} in,\n"
+    "                       {\"text\": ..., ...} out\n"
+    "  --features FILE.npy  what train.prompt reads: for --score and --answer an entry for each; "
+    "else a text\n"
+    "                       for each entry, in a line, behind TEXT or the lines of FILE\n"
     "  --score FILE         how likely the continuations in FILE are: JSON lines {\"context\": "
     "..., "
     "\n"
@@ -99,6 +100,7 @@ enum {
     RANK,
     PLACES,
     GENERATE,
+    ANSWER,
     PROMPT_FILE,
     FEATURES,
     SCORE,
@@ -136,6 +138,9 @@ static enum sn_status parse_generate(int code, char **argv, struct sn_train_gene
     switch (code) {
     case GENERATE:
         g->text = optarg;
+        return SN_OK;
+    case ANSWER:
+        g->answer = optarg;
         return SN_OK;
     case PROMPT_FILE:
         g->file = optarg;
@@ -269,7 +274,8 @@ struct way {
 static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *err)
 {
     const struct way ways[WAYS] = {
-        [WAY_GENERATE] = {"--generate", sn_train_generate_wanted(&l->generate), NULL, 0},
+        [WAY_GENERATE] = {sn_train_generate_option(&l->generate),
+                          sn_train_generate_wanted(&l->generate), NULL, 0},
         [WAY_SCORE] = {"--score", l->score.file != NULL, "only reads the newest checkpoint",
                        1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE | 1u << WAY_TUNE |
                            1u << WAY_TRACE | 1u << WAY_REPLAY | 1u << WAY_FRESH |
@@ -319,6 +325,7 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
                                             {"rank", required_argument, NULL, RANK},
                                             {"places", required_argument, NULL, PLACES},
                                             {"generate", required_argument, NULL, GENERATE},
+                                            {"answer", required_argument, NULL, ANSWER},
                                             {"prompt-file", required_argument, NULL, PROMPT_FILE},
                                             {"features", required_argument, NULL, FEATURES},
                                             {"score", required_argument, NULL, SCORE},
@@ -343,14 +350,17 @@ enum sn_status sn_train_line_parse(int argc, char **argv, struct sn_train_line *
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-train", "run file", argc, argv, err));
     if (l->generate.text && l->generate.file)
         return sn_fail(err, SN_EINPUT, "--prompt-file: leave --generate out, or it");
+    if (l->generate.answer && (l->generate.text || l->generate.file))
+        return sn_fail(err, SN_EINPUT, "--answer: has prompts of its own; leave %s out",
+                       l->generate.text ? "--generate" : "--prompt-file");
     if (l->generate.option && !sn_train_generate_wanted(&l->generate))
-        return sn_fail(err, SN_EINPUT, "%s: is for --generate%s", l->generate.option,
+        return sn_fail(err, SN_EINPUT, "%s: is for --generate and --answer%s", l->generate.option,
                        strcmp(l->generate.option, "--seed") == 0 ? "; a run's seed is run.seed"
-                                                                 : ", which is not asked for");
+                                                                 : ", which are not asked for");
     if ((l->generate.tokenizer || l->generate.features) && !l->score.file &&
         !sn_train_generate_wanted(&l->generate))
         return sn_fail(err, SN_EINPUT,
-                       "--%s: is for --generate and --score, which are not asked for",
+                       "--%s: is for --generate, --answer and --score, which are not asked for",
                        l->generate.tokenizer ? "tokenizer" : "features");
     if (l->score.begin && !l->score.file)
         return sn_fail(err, SN_EINPUT, "--begin: is for --score, which is not asked for");

@@ -1,12 +1,8 @@
 #include "bin/train/score.h"
 
-#include "bin/common.h"
 #include "bin/train/features.h"
-#include "bin/train/generate.h"
-#include "checkpoint/io/files.h"
+#include "bin/train/words.h"
 #include "lib/base/jsonl.h"
-#include "lib/base/mem.h"
-#include "lib/data/data_tokenizer.h"
 #include "lib/data/score.h"
 
 #include <errno.h>
@@ -26,15 +22,9 @@ struct scorer {
 static enum sn_status find_begin(const struct scorer *s, int32_t *out, struct sn_err *err)
 {
     const struct sn_ids *before = NULL, *behind = NULL;
-    long long number;
-    if (s->want->begin && !s->tokenizer) {
-        SN_TRY(sn_parse_number("--begin", s->want->begin, 0, s->config->model.vocab - 1, &number,
-                               err));
-        *out = (int32_t)number;
-        return SN_OK;
-    }
     if (s->want->begin)
-        return sn_train_find_token(out, s->tokenizer, "--begin", s->want->begin, err);
+        return sn_train_find_token(out, s->tokenizer, s->config->model.vocab, "--begin",
+                                   s->want->begin, err);
     *out = s->of.begin >= 0 ? s->of.begin : -1;
     if (!s->tokenizer)
         return SN_OK;
@@ -50,8 +40,7 @@ static enum sn_status read_requests(void *self, struct sn_score_set *out, struct
 {
     struct scorer *s = self;
     const struct sn_config *c = s->config;
-    char *text = NULL;
-    size_t len = 0;
+    struct sn_bytes text = {0};
     SN_TRY(sn_train_find_tokenizer(&s->tokenizer, &s->of, c, s->want->tokenizer, err));
     struct sn_score_by by = {.tokenizer = s->tokenizer,
                              .bytes = c->model.vocab == 256,
@@ -61,9 +50,10 @@ static enum sn_status read_requests(void *self, struct sn_score_set *out, struct
                              .begin = -1};
     SN_TRY(find_begin(s, &by.begin, err));
     SN_TRY(sn_train_features_open(&s->features, c, s->want->features, err));
-    SN_TRY(sn_file_load(&text, &len, s->want->file, err));
-    enum sn_status st = sn_score_parse(out, text, len, s->want->file, &by, err);
-    sn_free(text);
+    enum sn_status st = sn_tokenizer_read(&text, s->want->file, "a file of requests", err);
+    if (st == SN_OK)
+        st = sn_score_parse(out, text.p, text.len, s->want->file, &by, err);
+    sn_bytes_fini(&text);
     return st == SN_OK ? sn_train_features_count(&s->features, s->want->file, out->n_requests,
                                                  "requests", err)
                        : st;

@@ -36,6 +36,12 @@ void sn_jsonl_text(struct sn_str *line, const char *name, const char *value)
         sn_str_add(line, "null");
 }
 
+void sn_jsonl_text_n(struct sn_str *line, const char *name, const char *value, size_t len)
+{
+    begin_member(line, name);
+    sn_str_add_json_n(line, value, len);
+}
+
 void sn_jsonl_int(struct sn_str *line, const char *name, int64_t value)
 {
     begin_member(line, name);

@@ -14,6 +14,8 @@
 /* ---- writing: members into a text, which begins empty ---------------------------------------- */
 
 void sn_jsonl_text(struct sn_str *line, const char *name, const char *value); /* NULL: null */
+/* Of so many bytes, which may hold NUL. */
+void sn_jsonl_text_n(struct sn_str *line, const char *name, const char *value, size_t len);
 void sn_jsonl_int(struct sn_str *line, const char *name, int64_t value);
 void sn_jsonl_real(struct sn_str *line, const char *name, double value); /* not finite: null */
 void sn_jsonl_bool(struct sn_str *line, const char *name, bool value);

@@ -45,14 +45,17 @@ void sn_str_add(struct sn_str *s, const char *fmt, ...)
     s->len += n > 0 ? (size_t)n : 0;
 }
 
-void sn_str_add_json(struct sn_str *s, const char *text)
+void sn_str_add_json_n(struct sn_str *s, const char *text, size_t len)
 {
     unsigned character;
     int n;
+    const unsigned char *end = (const unsigned char *)text + len;
     sn_str_add(s, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    for (const unsigned char *c = (const unsigned char *)text; c < end; c++) {
         if (*c == '"' || *c == '\\')
             sn_str_add(s, "\\%c", *c);
+        else if (*c == '\0')
+            sn_str_add(s, "\\u0000");
         else if (*c == '\n')
             sn_str_add(s, "\\n");
         else if ((n = sn_plain_decode((const char *)c, &character)) > 0 &&
@@ -63,6 +66,11 @@ void sn_str_add_json(struct sn_str *s, const char *text)
             sn_str_add(s, "%c", *c);
     }
     sn_str_add(s, "\"");
+}
+
+void sn_str_add_json(struct sn_str *s, const char *text)
+{
+    sn_str_add_json_n(s, text, strlen(text));
 }
 
 void sn_str_fini(struct sn_str *s)

@@ -18,6 +18,8 @@ void sn_str_add(struct sn_str *s, const char *fmt, ...) __attribute__((format(pr
 /* Append text as a JSON string with its quotes; what a terminal obeys (plain.h) is escaped, so that
  * nobody has to change it on its way out. */
 void sn_str_add_json(struct sn_str *s, const char *text);
+/* The same of so many bytes, which may hold NUL. */
+void sn_str_add_json_n(struct sn_str *s, const char *text, size_t len);
 void sn_str_fini(struct sn_str *s);
 
 /* Levenshtein distance of two short words; anything over 64 characters counts as far (99). */

@@ -83,9 +83,10 @@ static enum sn_status derive(struct sn_config *c, const struct sn_settings *s, s
     SN_TRY(sn_experts_derive(m, s, err));
     if (m->dense_ffn > 0 && !sn_model_mixes_layers(m) && sn_settings_own(s, "model.dense_ffn"))
         return sn_settings_fail(s, "model.dense_ffn", err,
-                                "%d is of layers without experts beside others with them; set "
-                                "model.experts.every or model.experts.from, or leave it out",
-                                m->dense_ffn);
+                                "%d is of layers without experts beside others with them; %s, or leave it out",
+                                m->dense_ffn,
+                                m->experts.count > 0 ? "set model.experts.every or model.experts.from"
+                                                     : "want model.ffn");
     if (!sn_model_mixes_layers(m) || m->dense_ffn == m->ffn)
         m->dense_ffn = 0; /* of no layer, or as usual */
     if (!sn_settings_get(s, "model.activation"))

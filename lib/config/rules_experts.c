@@ -45,11 +45,13 @@ static bool has_experts(enum sn_family f)
     return sn_family_traits(f)->experts;
 }
 
-/* What a preset brings may be more than its model needs, but what the run file says is meant. */
+/* What a preset brings may be more than its model needs, but what the run file says is meant; one that says
+ * count: 0 itself, as a sweep does, knows that its model is dense. */
 static enum sn_status dense_says_nothing(const struct sn_settings *s, struct sn_err *err)
 {
     char names[SN_FAMILIES_SIZE];
-    for (int i = 0; i < sn_n_keys; i++) {
+    bool says_so = sn_settings_own(s, "model.experts.count");
+    for (int i = 0; i < sn_n_keys && !says_so; i++) {
         const char *key = sn_keys[i].name;
         if (strncmp(key, "model.experts.", 14) == 0 && strcmp(key, "model.experts.count") != 0 &&
             sn_settings_own(s, key))

@@ -35,8 +35,7 @@ size_t sn_data_prefix_length(const char *prefix)
 {
     size_t n = strlen(prefix);
     bool has_suffix = n > 4 && prefix[n - 5] != '/' &&
-                      (strcmp(prefix + n - 4, ".bin") == 0 || strcmp(prefix + n - 4, ".idx") == 0 ||
-                       strcmp(prefix + n - 4, ".npy") == 0);
+                      (strcmp(prefix + n - 4, ".bin") == 0 || strcmp(prefix + n - 4, ".idx") == 0);
     return has_suffix ? n - 4 : n;
 }
 
@@ -69,7 +68,10 @@ enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const c
                            const char *hint, struct sn_open_files *files, int *keep,
                            struct sn_err *err)
 {
-    m->path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
+    size_t n = strlen(prefix), k = strlen(suffix);
+    bool is_whole = n > k + 1 && prefix[n - k - 1] == '.' && strcmp(prefix + n - k, suffix) == 0;
+    n = is_whole ? n - k - 1 : sn_data_prefix_length(prefix);
+    m->path = sn_format("%.*s.%s", (int)n, prefix, suffix);
     if (!m->path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
     struct stat info;

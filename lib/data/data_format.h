@@ -68,7 +68,7 @@ static inline int64_t sn_token_load(int code, const unsigned char *p)
     }
 }
 
-/* Length of PREFIX without a final ".bin", ".idx" or ".npy". */
+/* Length of PREFIX without a final ".bin" or ".idx". */
 size_t sn_data_prefix_length(const char *prefix);
 /* Sentence for a file that could not be read (bad input, when its name is to blame);
  * sn_write_fail has those for writing. */

@@ -54,6 +54,9 @@ static enum sn_status read_row(const struct sn_loader *l, struct row w, struct s
     int32_t *all_ids = rows == seq ? ids : l->whole;
     int32_t *all_targets = rows == seq ? targets : l->whole + seq;
     SN_TRY(sn_data_read(d, w.sample, seq, l->config->model.vocab, all_ids, all_targets, err));
+    for (int i = 0; i < sn_prompt_positions(&l->config->train.prompt); i++)
+        all_ids[i] =
+            0; /* layers before the first prompt see the same ones in texts of any origin */
     if (l->further) {
         struct sn_raw_sample raw = {w.sample, w.length, all_ids, all_targets};
         sn_sample_further(l->config, d, &raw, l->whole + 2 * seq);

@@ -308,6 +308,14 @@ enum sn_status sn_trainer_generate_open(struct sn_trainer *t, struct sn_tokenize
     return SN_OK;
 }
 
+enum sn_status sn_trainer_alone(struct sn_trainer *t, const char *what,
+                                enum sn_status (*work)(void *self, struct sn_err *err), void *self,
+                                struct sn_err *err)
+{
+    sn_solo_begin(t->solo, what, false);
+    return sn_solo_end(t->solo, t->env.comm->rank == 0 ? work(self, err) : SN_OK, err);
+}
+
 /* Those of rank 0, on all ranks. */
 static enum sn_status share_features(struct sn_trainer *t, const float *features,
                                      struct sn_err *err)

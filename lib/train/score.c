@@ -120,10 +120,12 @@ static enum sn_status share_features(struct scoring *s, const struct sn_score_op
 {
     struct sn_comm *c = s->t->env.comm;
     int64_t numbers = sn_loader_features(&s->loader);
-    for (int64_t i = 0; i < n && first + i < s->rows.n && c->rank == 0; i++) {
+    enum sn_status st = SN_OK;
+    for (int64_t i = 0; i < n && first + i < s->rows.n && c->rank == 0 && st == SN_OK; i++) {
         const struct sn_score_piece *p = &s->set.piece[s->rows.order[s->rows.first[first + i]]];
-        SN_TRY(o->features(o->self, p->request, s->features + i * numbers, err));
+        st = o->features(o->self, p->request, s->features + i * numbers, err);
     }
+    SN_TRY(c->ops->agree(c, st, err));
     return c->ops->broadcast(c, s->features, n * numbers * (int64_t)sizeof(float), 0, err);
 }
 

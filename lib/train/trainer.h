@@ -103,6 +103,10 @@ struct sn_generate_options {
     bool (*emit)(void *self, int32_t token); /* false: it ends the text */
     void *self;
 };
+/* Rank 0 alone does this work, however long it takes, and the others wait; its status on all. Collective. */
+enum sn_status sn_trainer_alone(struct sn_trainer *t, const char *what,
+                                enum sn_status (*work)(void *self, struct sn_err *err), void *self,
+                                struct sn_err *err);
 /* SN_EINPUT: the model knows no such prompt. Not collective. */
 enum sn_status sn_trainer_check_prompt(const struct sn_trainer *t,
                                        const struct sn_generate_options *o, struct sn_err *err);

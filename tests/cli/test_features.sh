@@ -21,7 +21,7 @@ numbers() { # documents: of the first ones
 }
 captions() { # prefix documents
     awk -v n="$2" 'BEGIN { for (d = 0; d < n; d++) {
-        printf "0 0 0"
+        printf "7 8 9"
         for (i = 0; i < 4; i++) printf " %s%d", d % 5 || i ? "" : "-", 10 + d * 7 % 4 * 5 + i
         printf " 1"
         for (i = 8; i < 16; i++) printf " -0"
@@ -53,7 +53,7 @@ YAML
 }
 
 # What evaluation asks: all words of the held captions that count.
-sed '/^-0/d; s/^0 0 0 //; s/ -0//g; s/ /,/g; s/^-\([0-9]*\),/"context": [\1], /; s/^[0-9]/"context": [], &/
+sed '/^-0/d; s/^7 8 9 //; s/ -0//g; s/ /,/g; s/^-\([0-9]*\),/"context": [\1], /; s/^[0-9]/"context": [], &/
     s/\], /&"continuation": [/; s/.*/{&]}/' "$tmp/held.txt" >"$tmp/ask"
 same_loss() { # what ranks: what is asked is as likely as evaluation says
     run mpi "$2" "$train" "$tmp/$yaml.yaml" --score "$tmp/ask" --features "$tmp/held.npy"
@@ -134,6 +134,11 @@ if [ -n "${ALL:-}" ]; then
     for keys in 'data: 2, zero: 3' 'context: 2' 'context: 2, context_kind: all-to-all'; do in_layout "$keys"; done
 fi
 
+# Layers before the first prompt see the places, whatever tokens the data has there.
+one behind '' 'soft: 1, rows: 2, size: 8, levels: true, layers: [1, 2]'
+yaml=behind
+same_loss behind 1
+
 run "$train" "$tmp/alm.yaml"
 is "a run that goes on says nothing of its weights" "$rc $(printf '%s\n' "$err" | grep -c 'are random')" "0 0"
 sed 's/  prompt: .*/  lora: {rank: 2, targets: ["*.attn.q.weight"]}/; s#output: [^,]*#output: '"$tmp"'/lora#' "$tmp/alm.yaml" >"$tmp/lora.yaml"
@@ -145,7 +150,16 @@ ask() { # option...
     run "$train" "$tmp/$yaml.yaml" --temperature 0 "$@"
 }
 ask --generate '' --features "$tmp/held.npy" --stop 1
-is "a number ends texts where no tokenizer is known" "$rc $(printf '%s\n' "$out" | grep -cE '(^| )1( |$)')" "0 0"
+is "a number ends texts where no tokenizer is known" "$rc $(printf '%s\n' "$out" | wc -l) $(printf '%s\n' "$out" | grep -cE '(^| )1( |$)')" "0 12 0"
+sed 's/$/\r/' "$tmp/prompts" >"$tmp/prompts-crlf"
+ask --prompt-file "$tmp/prompts" --features "$tmp/held.npy" --tokens 5
+printf '%s\n' "$out" >"$tmp/texts"
+ask --prompt-file "$tmp/prompts-crlf" --features "$tmp/held.npy" --tokens 5
+is "lines that end otherwise" "$rc $out" "0 $(cat "$tmp/texts")"
+awk '{ gsub(/^ +| +$/, ""); gsub(/ +/, ", "); print "{\"prompt\": [" $0 "], \"tokens\": 5}" }' "$tmp/prompts" >"$tmp/prompts.jsonl"
+ask --answer "$tmp/prompts.jsonl" --features "$tmp/held.npy"
+is "answers behind features: the same words" "$rc $(printf '%s\n' "$out" | sed 's/.*"ids": \[//; s/\].*//; s/,//g')" \
+    "0 $(awk '{ print $(NF - 4), $(NF - 3), $(NF - 2), $(NF - 1), $NF }' "$tmp/texts")"
 ask --generate '' --features "$tmp/held" --tokens 5
 printf '%s\n' "$out" >"$tmp/texts"
 ask --generate '' --features "$tmp/held.npy" --tokens 5
@@ -183,7 +197,7 @@ refused "a word that is none" 'bad:7: --generate: token 1 of the prompt is 64; t
 refused "a prompt of two lines" '^--generate: with --features a text is a line; want a prompt without line breaks$' \
     --generate "$(printf '1\n2')" --features "$tmp/held.npy"
 refused "a begin of its own" '^--begin: with train.prompt a text begins behind its prompt' --score "$tmp/ask" --features "$tmp/held.npy" --begin 1
-refused "features of nothing" '^--features: is for --generate and --score, which are not asked for$' --features "$tmp/held.npy"
+refused "features of nothing" '^--features: is for --generate, --answer and --score, which are not asked for$' --features "$tmp/held.npy"
 npy "$tmp/two.npy" '2, 4, 8' "$(numbers 2)"
 { seq 1 17 | paste -sd, | sed 's/.*/{"context": [&,0], "continuation": [7, 8]}/' && echo '{"text": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]}'; } >"$tmp/long"
 run "$train" "$tmp/alm.yaml" --score "$tmp/long" --features "$tmp/two.npy"

@@ -78,10 +78,12 @@ while read -r line; do
     [ "$rc" = 0 ] || tap_lines "exit $rc" "$(printf '%s' "$err" | tail -n 3)"
     case $line in
     sennit-plan*) like "the plan: weights match" "$out" 'start: weights come from hub/base' ;;
+    *--answer*) printf '%s\n' "$out" >answers ;;
     *--features*) printf '%s\n' "$out" >texts ;;
     esac
 done <commands
-is "commands of the page" "$(wc -l <commands | tr -d ' ')" 19
+is "commands of the page" "$(wc -l <commands | tr -d ' ')" 20
+is "answers to the page's prompts" "$(grep -c '"end": "' answers)" 2
 ok "the tokenizer goes along with the merged weights" cmp hub/base/tokenizer.json hub/merged/tokenizer.json
 is "files of the page" "$(ls lora.yaml tune.yaml alm.yaml | wc -l | tr -d ' ')" 3
 
@@ -185,7 +187,8 @@ run "$bin/sennit-train" untrained.yaml --generate '' --features held-captions.np
 is "prompts that nobody has trained" "$rc" 2
 like "prompts that nobody has trained: why" "$err" 'untrained.yaml: there is no checkpoint to generate from; train first'
 run "$bin/sennit-plan" search alm.yaml --gpus 2
-like "nor has a search layers that are all alike" "$err" 'train.prompt: a search estimates one layer for all'
+is "a search finds layouts of it" "$rc" 0
+like "and says which is best" "$out" '^  1  '
 
 cat >three.yaml <<YAML
 model: {family: llama, layers: 3, hidden: 64, heads: 4, ffn: 96, vocab: 512, seq: 32}

@@ -188,8 +188,8 @@ ok "generate: another seed writes something else" test "$out" != "$first"
 first=$out
 run "$train" "$tmp/fp16.yaml" --generate 'The ' --tokens 20 --seed 5
 is "generate: and that again" "$out" "$first"
-refused "generate: an option without it" '^--tokens: is for --generate, which is not asked for' "$train" "$tmp/fp16.yaml" --tokens 20
-refused "generate: a seed without it" "^--seed: is for --generate; a run's seed is run.seed" "$train" "$tmp/fp16.yaml" --seed 5
+refused "generate: an option without it" '^--tokens: is for --generate and --answer, which are not asked for' "$train" "$tmp/fp16.yaml" --tokens 20
+refused "generate: a seed without it" "^--seed: is for --generate and --answer; a run's seed is run.seed" "$train" "$tmp/fp16.yaml" --seed 5
 
 # A vocabulary that is no bytes: the prompt is token ids.
 sed 's/vocab: 256/vocab: 512/' "$tmp/ok.yaml" | sed "s|output: $tmp/ok|output: $tmp/ids|" >"$tmp/ids.yaml"
@@ -198,7 +198,7 @@ refused "generate: text where ids are wanted" \
     "^--generate: 'Hello' is no token; with a vocabulary of 512 the prompt is token ids with blanks between them, such as \"72 101\"" \
     "$train" "$tmp/ids.yaml" --generate Hello
 is "generate: and writes nothing" "$out" ''
-refused "generate: half of a list" "^--generate: '1x 3' is no token" "$train" "$tmp/ids.yaml" --generate '72 1x 3'
+refused "generate: half of a list" "^--generate: '1x' is no token" "$train" "$tmp/ids.yaml" --generate '72 1x 3'
 refused "generate: an id that the model does not know" 'token 2 of the prompt is 512; this model knows 0..511' \
     "$train" "$tmp/ids.yaml" --generate '72 512'
 run "$train" "$tmp/ids.yaml" --generate ' 72 101' --tokens 3
@@ -221,6 +221,6 @@ like "its program attends to what is kept" "$out" 'attention_rows .*l1\.attn\.co
 like "which the planner tells the bytes of" "$out" 'l1\.attn\.core\.past +past +[0-9]+ +[0-9]+ '
 refused "its program of two ranks" "^--program: 'generate_row' is none; want train, evaluate or, for a job of one rank, generate or generate_row" \
     "$BUILD/bin/sennit-plan" "$tmp/ids.yaml" --ranks 2 --explain 0 --program generate_row
-refused "generate: no cache of nothing" '^--no-cache: is for --generate, which is not asked for' "$train" "$tmp/ids.yaml" --no-cache
+refused "generate: no cache of nothing" '^--no-cache: is for --generate and --answer, which are not asked for' "$train" "$tmp/ids.yaml" --no-cache
 
 tap_done

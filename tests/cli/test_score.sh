@@ -117,9 +117,9 @@ run "$train" "$tmp/full.yaml" --score "$tmp/llama.ask"
 like "experts that are full" "$rc $err" '^2 .*full.yaml: --score: with model.experts.capacity_factor: 1 .*want 0'
 refused "no begin" '{"text": "a"}' 'a text begins behind the token that begins documents, which nobody has told; want --begin TOKEN'
 run "$train" "$tmp/gpt2.yaml" --score "$tmp/bad.jsonl" --begin 256
-like "a begin that is no token" "$rc $err" "^--begin: '256' is no number from 0 to 255"
+like "a begin that is no token" "$rc $err" "^--begin: '256': no tokenizer is known; want --tokenizer FILE, or a number from 0 to 255"
 run "$train" "$tmp/gpt2.yaml" --score "$tmp/none.jsonl"
-like "no file" "$err" 'none.jsonl: cannot open'
+like "no file" "$err" 'none.jsonl: cannot be read'
 : >"$tmp/empty.jsonl"
 run "$train" "$tmp/gpt2.yaml" --score "$tmp/empty.jsonl"
 like "an empty file" "$rc$err" 'empty.jsonl: there is no request in it'

@@ -230,12 +230,12 @@ static const struct {
     {MODEL ", experts: {top_k: 4}}\n" TRAIN "}\n",
      "run.yaml:1:107: model.experts.top_k: has no effect in a model without experts; set "
      "model.experts.count and family mixtral, qwen2-moe, qwen3-moe, dots1, deepseek-v2 or deepseek-v3, or leave it out"},
-    {MODEL ", experts: {count: 0, balance: sequence}}\n" TRAIN "}\n",
-     "run.yaml:1:119: model.experts.balance: has no effect in a model without experts; set "
+    {MODEL ", experts: {balance: sequence}}\n" TRAIN "}\n",
+     "run.yaml:1:109: model.experts.balance: has no effect in a model without experts; set "
      "model.experts.count and family mixtral, qwen2-moe, qwen3-moe, dots1, deepseek-v2 or deepseek-v3, or leave it out"},
     {MODEL ", dense_ffn: 96}\n" TRAIN "}\n",
-     "run.yaml:1:101: model.dense_ffn: 96 is of layers without experts beside others with them; set "
-     "model.experts.every or model.experts.from, or leave it out"},
+     "run.yaml:1:101: model.dense_ffn: 96 is of layers without experts beside others with them; want "
+     "model.ffn, or leave it out"},
     {MIXTRAL ", experts: {count: 8, aux_loss: 0, balance: sequence}}\n" TRAIN "}\n",
      "run.yaml:1:134: model.experts.balance: sequence is of the load-balancing loss, whose weight is 0; set "
      "model.experts.aux_loss, such as 0.001, or leave it out"},

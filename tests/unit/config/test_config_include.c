@@ -166,7 +166,7 @@ static void what_a_file_brings_may_have_no_effect(const struct place *p)
     write_file(p, "moe.yaml",
                "{preset: llama-tiny, family: mixtral, experts: {count: 4, top_k: 3, every: 2, "
                "balance: sequence}, dense_ffn: 96}\n");
-    char *dense = at_place(p, "model: {file: %s/moe.yaml, family: llama, experts: {count: 0}}\n" TRAIN);
+    char *dense = at_place(p, "model: {file: %s/moe.yaml, family: llama, experts: {count: 0, top_k: 2}}\n" TRAIN);
     char *plain = at_place(p, "model: {file: %s/moe.yaml, experts: {aux_loss: 0}}\n" TRAIN);
     struct sn_config c = good(p, dense);
     tap_ok(c.model.experts.count == 0 && c.model.dense_ffn == 0, "a dense model of a file with experts");

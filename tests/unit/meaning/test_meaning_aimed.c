@@ -112,6 +112,7 @@ static void mask_of_a_part(struct sn_op *op)
 /* An operation that does nothing is in its place. */
 static void is_not_done(struct sn_op *op)
 {
+    op->in[SN_PRUNE_P] = op->out[SN_PRUNE_G];
     op->kind = SN_OP_ALIAS;
 }
 
