@@ -13,11 +13,40 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 const struct sn_view sn_no_view = {.buf = -1};
 
 #define GROW(p, items, n, cap)                                                                     \
     ((p)->failed = (p)->failed || !sn_grow((void **)&(items), (n), &(cap), sizeof(*(items))))
+
+/* What vsnprintf() writes. Of names, made of %s and %.60s mostly, thousands are written for a text. */
+static void write_name(char *out, size_t size, const char *fmt, va_list ap)
+{
+    char *to = out, *end = out + size - 1;
+    const char *f = fmt;
+    va_list from;
+    va_copy(from, ap);
+    for (; *f; f++) {
+        size_t most = size;
+        if (*f != '%') {
+            if (to < end)
+                *to++ = *f;
+            continue;
+        }
+        if (*++f == '.')
+            for (most = 0, f++; *f >= '0' && *f <= '9'; f++)
+                most = 10 * most + (size_t)(*f - '0');
+        if (*f != 's')
+            break;
+        for (const char *s = va_arg(from, const char *); most > 0 && *s && to < end; most--)
+            *to++ = *s++;
+    }
+    va_end(from);
+    *to = '\0';
+    if (*f)
+        (void)vsnprintf(out, size, fmt, ap);
+}
 
 int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, int64_t rows,
                   int64_t cols, const char *fmt, ...)
@@ -26,7 +55,7 @@ int sn_buffer_add(struct sn_program *p, enum sn_class cls, enum sn_dtype dtype, 
     b.vstage = p->scope.virtual_stage;
     va_list ap; /* first of all: an argument may lie in the array that grows below */
     va_start(ap, fmt);
-    (void)vsnprintf(b.name, sizeof(b.name), fmt, ap);
+    write_name(b.name, sizeof(b.name), fmt, ap);
     va_end(ap);
     b.bytes = (rows * cols * (int64_t)sn_dtype_size(dtype) + 63) / 64 * 64;
     b.first = b.last = -1;
@@ -52,13 +81,19 @@ int sn_buffer_like(struct sn_program *p, int buf, const char *prefix)
     return like;
 }
 
+static void set_blank(struct sn_op *op, int kind)
+{
+    *op = (struct sn_op){.kind = kind, .waits_for = -1};
+    for (int i = 0; i < SN_MAX_IN; i++)
+        op->in[i] = sn_no_view;
+    for (int i = 0; i < SN_MAX_OUT; i++)
+        op->out[i] = sn_no_view;
+}
+
 struct sn_op sn_op_blank(int kind)
 {
-    struct sn_op op = {.kind = kind, .waits_for = -1};
-    for (int i = 0; i < SN_MAX_IN; i++)
-        op.in[i] = sn_no_view;
-    for (int i = 0; i < SN_MAX_OUT; i++)
-        op.out[i] = sn_no_view;
+    struct sn_op op;
+    set_blank(&op, kind);
     return op;
 }
 
@@ -71,32 +106,41 @@ static void note_place(struct sn_program *p, int id)
         p->op_of_id[id] = p->n_ops;
 }
 
-struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
+/* Room for one more, whose id is p->next_id. */
+static struct sn_op *op_room(struct sn_program *p)
 {
-    struct sn_op op = sn_op_blank(kind);
-    op.layer = p->layer;
-    op.extra = p->extra;
-    va_list ap; /* first of all: an argument may lie in the array that grows below */
-    va_start(ap, fmt);
-    (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
-    va_end(ap);
     GROW(p, p->ops, p->n_ops, p->cap_ops);
     note_place(p, p->next_id);
-    struct sn_op *place = p->failed ? &p->spare : &p->ops[p->n_ops++];
-    op.id = p->next_id++;
-    *place = op;
-    return place;
+    return p->failed ? &p->spare : &p->ops[p->n_ops++];
+}
+
+static struct sn_op *number_op(struct sn_program *p, struct sn_op *op)
+{
+    op->id = p->next_id++;
+    op->layer = p->layer;
+    op->extra = p->extra;
+    return op;
+}
+
+struct sn_op *sn_op_add(struct sn_program *p, int kind, const char *fmt, ...)
+{
+    char label[sizeof(p->spare.label)] = "";
+    va_list ap; /* first of all: an argument may lie in the array that grows below */
+    va_start(ap, fmt);
+    write_name(label, sizeof(label), fmt, ap);
+    va_end(ap);
+    struct sn_op *op = op_room(p);
+    set_blank(op, kind);
+    memcpy(op->label, label, sizeof(label));
+    return number_op(p, op);
 }
 
 int sn_op_append(struct sn_program *p, const struct sn_op *want)
 {
     struct sn_op copy = *want; /* it may lie in the array that grows */
-    struct sn_op *op = sn_op_add(p, copy.kind, "%s", copy.label);
-    copy.id = op->id;
-    copy.layer = op->layer;
-    copy.extra = op->extra;
+    struct sn_op *op = op_room(p);
     *op = copy;
-    return copy.id;
+    return number_op(p, op)->id;
 }
 
 void sn_op_put(struct sn_program *p, const struct sn_op *op)
@@ -242,7 +286,7 @@ struct sn_op sn_comm_op(int kind, enum sn_group group, const char *fmt, ...)
     op.group = group;
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(op.label, sizeof(op.label), fmt, ap);
+    write_name(op.label, sizeof(op.label), fmt, ap);
     va_end(ap);
     return op;
 }
@@ -251,17 +295,17 @@ void sn_wait_add(struct sn_program *p, int id)
 {
     if (p->failed)
         return;
-    struct sn_op posted = *sn_op_find(p, id); /* a copy: the array may grow */
-    struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", posted.label);
-    op->in[SN_WAIT_NAMES] = posted.out[SN_MOVE_TO];
+    struct sn_op *op = sn_op_add(p, SN_OP_WAIT, "%s", sn_op_find(p, id)->label);
+    const struct sn_op *posted = sn_op_find(p, id);
+    op->in[SN_WAIT_NAMES] = posted->out[SN_MOVE_TO];
     op->in[SN_WAIT_NAMES_TOO] =
-        sn_op_row(posted.kind)->takes_input ? sn_no_view : posted.in[SN_MOVE_FROM];
-    op->when = posted.when;
-    op->group = posted.group;
+        sn_op_row(posted->kind)->takes_input ? sn_no_view : posted->in[SN_MOVE_FROM];
+    op->when = posted->when;
+    op->group = posted->group;
     op->waits_for = id;
-    op->per_slot = posted.per_slot;
-    op->is_weight_grad = posted.is_weight_grad;
-    op->is_input_grad = posted.is_input_grad;
+    op->per_slot = posted->per_slot;
+    op->is_weight_grad = posted->is_weight_grad;
+    op->is_input_grad = posted->is_input_grad;
 }
 
 void sn_comm_run(struct sn_program *p, const struct sn_op *op)
