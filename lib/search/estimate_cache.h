@@ -12,11 +12,14 @@
 /* How the groups of a grid lie on the machine: in one order of the axes, or in any of them, each
  * way that a group may lie once. */
 enum { SN_NET_WAYS = 48 };
-struct sn_net {
+struct sn_net_key {
     int size[SN_NGRID_AXES];
     int expert, fold, slices; /* members of an expert group; lib/config/config.h */
     int zero_node;            /* layout.zero_node */
     int order; /* of the axes, in base 8, and which of expert and data is inner; -1: any */
+};
+struct sn_net {
+    struct sn_net_key key;
     int members[SN_NGROUPS];
     int ways[SN_NGROUPS];
     struct sn_span span[SN_NGROUPS][SN_NET_WAYS];

@@ -55,12 +55,12 @@ static void add_hops(struct sn_net *n, const struct sn_estimator *e, const struc
  * folded. */
 static bool token_ranks_are_neighbours(const struct sn_net *n, const struct sn_grid *g)
 {
-    int next = n->fold > 1 ? g->stride[SN_AXIS_TENSOR] * g->size[SN_AXIS_TENSOR] : 0;
+    int next = n->key.fold > 1 ? g->stride[SN_AXIS_TENSOR] * g->size[SN_AXIS_TENSOR] : 0;
     int context = g->size[SN_AXIS_CONTEXT];
     if (context > 1) {
         if (next > 0 && g->stride[SN_AXIS_CONTEXT] != next)
             return false;
-        next = n->expert > 1 || n->fold > 1 ? g->stride[SN_AXIS_CONTEXT] * context : 0;
+        next = n->key.expert > 1 || n->key.fold > 1 ? g->stride[SN_AXIS_CONTEXT] * context : 0;
     }
     return g->size[SN_AXIS_DATA] == 1 || next == 0 || g->stride[SN_AXIS_DATA] == next;
 }
@@ -73,13 +73,13 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
     struct sn_grid g;
     int ranks = 1;
     for (int a = 0; a < SN_NGRID_AXES; a++)
-        ranks *= n->size[a];
-    SN_TRY(sn_grid_init(&g, ranks, n->size, order, err));
-    g.kv_copies = sn_kv_copies(&e->config.model, n->size[SN_AXIS_TENSOR]);
-    g.experts = n->expert;
+        ranks *= n->key.size[a];
+    SN_TRY(sn_grid_init(&g, ranks, n->key.size, order, err));
+    g.kv_copies = sn_kv_copies(&e->config.model, n->key.size[SN_AXIS_TENSOR]);
+    g.experts = n->key.expert;
     g.experts_apart = apart;
-    g.fold = n->fold;
-    g.replica_node = n->zero_node;
+    g.fold = n->key.fold;
+    g.replica_node = n->key.zero_node;
     if (!token_ranks_are_neighbours(n, &g))
         return SN_OK; /* lib/config/rules_layout.c refuses it */
     for (int q = 0; q < SN_NGROUPS; q++) {
@@ -89,7 +89,7 @@ static enum sn_status add_one(struct sn_net *n, const struct sn_estimator *e,
         n->members[q] = sn_group_size(&g, 0, (enum sn_group)q);
         add_way(n, (enum sn_group)q, &span);
     }
-    if (n->expert > 1 && n->slices == 1)
+    if (n->key.expert > 1 && n->key.slices == 1)
         add_hops(n, e, &g);
     return SN_OK;
 }
@@ -106,9 +106,9 @@ static enum sn_status add_order(struct sn_net *n, const struct sn_estimator *e,
             order[y = at++] = SN_AXIS_TENSOR_X;
     }
     SN_TRY(add_one(n, e, order, false, err));
-    if (n->expert > 1)
+    if (n->key.expert > 1)
         return add_one(n, e, order, true, err);
-    if (n->size[SN_AXIS_TENSOR_X] == 1)
+    if (n->key.size[SN_AXIS_TENSOR_X] == 1)
         return SN_OK;
     order[y - 1] = SN_AXIS_TENSOR_X;
     order[y] = SN_AXIS_TENSOR;
@@ -138,7 +138,7 @@ static enum sn_status any_order(struct sn_net *n, const struct sn_estimator *e, 
     int size[SN_NGRID_AXES];
     enum sn_axis order[SN_NGRID_AXES - 1];
     int axes = 0, rest = SN_NGRID_AXES - 1;
-    memcpy(size, n->size, sizeof(size));
+    memcpy(size, n->key.size, sizeof(size));
     size[SN_AXIS_TENSOR] *= size[SN_AXIS_TENSOR_X];
     for (int a = SN_NGRID_AXES - 1; a >= 0; a--)
         if (size[a] == 1 && a != SN_AXIS_TENSOR_X)
@@ -153,11 +153,11 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
                              struct sn_err *err)
 {
     const struct sn_layout_config *l = &e->config.layout;
-    struct sn_net want = {.expert = sn_config_expert_members(&e->config),
-                          .fold = sn_config_fold(&e->config),
-                          .slices = sn_config_slices(&e->config),
-                          .zero_node = sn_config_zero_node(&e->config),
-                          .order = any ? -1 : order_code(&e->config)};
+    struct sn_net_key want = {.expert = sn_config_expert_members(&e->config),
+                              .fold = sn_config_fold(&e->config),
+                              .slices = sn_config_slices(&e->config),
+                              .zero_node = sn_config_zero_node(&e->config),
+                              .order = any ? -1 : order_code(&e->config)};
     unsigned hash =
         (unsigned)want.order * 7u + (unsigned)want.expert * 131u + (unsigned)want.fold * 11u;
     sn_axes_sizes(want.size, l);
@@ -165,16 +165,14 @@ enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, 
         hash = hash * 1009u + (unsigned)want.size[a];
     struct sn_net **row = &e->net[hash % SN_CACHE_ROWS];
     for (const struct sn_net *n = *row; n; n = n->next)
-        if (memcmp(n->size, want.size, sizeof(n->size)) == 0 && n->expert == want.expert &&
-            n->fold == want.fold && n->slices == want.slices && n->zero_node == want.zero_node &&
-            n->order == want.order) {
+        if (memcmp(&n->key, &want, sizeof(want)) == 0) { /* ints alone */
             *out = n;
             return SN_OK;
         }
     struct sn_net *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for a grid");
-    *made = want;
+    made->key = want;
     enum sn_axis order[SN_NGRID_AXES];
     sn_axes_order(order, l);
     enum sn_status st =
