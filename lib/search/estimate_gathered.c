@@ -158,7 +158,7 @@ enum sn_status sn_keeps_find(struct sn_estimation *k, double *each, struct sn_er
         SN_TRY(over(k, most, &all, err));
         SN_TRY(over(k, most - 1, &less, err));
         *each = (double)(all - less);
-        SN_TRY(sn_cache_most(&n, most, 0, over, k, err));
+        SN_TRY(sn_cache_most(&n, &(struct sn_cache_guess){most, most, 0}, over, k, err));
     }
     (void)choose(k, n);
     return SN_OK;

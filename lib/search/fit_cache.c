@@ -27,19 +27,22 @@ static bool is_found(const struct tried *t)
 static int next_of(const struct tried *t)
 {
     int next = (t->low + t->high) / 2;
-    if (t->n <= GUESSES && t->each > 0)
+    if (t->n <= GUESSES && t->each > 0 && t->high_over == 0) /* all fit so far */
+        next = t->low + (int)fmin(t->high, (double)-t->low_over / t->each);
+    else if (t->n <= GUESSES && t->each > 0)
         next = t->high - (int)fmin(t->high, ceil((double)t->high_over / t->each));
     else if (t->n == 1)
         next = t->high - 1;
     return next <= t->low ? t->low + 1 : next >= t->high ? t->high - 1 : next;
 }
 
-enum sn_status sn_cache_most(int *n, int most, double each, sn_cache_over *over, void *arg,
+enum sn_status sn_cache_most(int *n, const struct sn_cache_guess *g, sn_cache_over *over, void *arg,
                              struct sn_err *err)
 {
-    struct tried t = {.high = most + 1, .each = each, .trusts = each > 0};
+    struct tried t = {.high = g->most + 1, .each = g->each, .trusts = g->each > 0};
     int64_t bytes = 0, before;
-    for (int next = most, last = 0; !is_found(&t); next = next_of(&t)) {
+    int first = g->first < 1 ? 1 : g->first > g->most ? g->most : g->first;
+    for (int next = first, last = 0; !is_found(&t); next = next_of(&t)) {
         before = bytes;
         SN_TRY(over(arg, next, &bytes, err));
         t.each = t.n++ > 0 ? (double)(bytes - before) / (next - last) : t.each;
@@ -85,13 +88,15 @@ static enum sn_status find(int *n, struct sn_config *c, const struct sn_machine 
     struct sn_accelerator plugin;
     struct sn_model *model = NULL;
     struct layout l = {.config = c, .machine = m, .software = &software};
+    int most = c->model.layers + 2;
     SN_TRY(sn_software_of(&software, c, NULL, err));
     SN_TRY(sn_model_create(&model, &c->model, &c->train, err));
     l.env = (struct sn_job_env){.config = c,
                                 .model = model,
                                 .ops = sn_planned_ops(&plugin, c),
                                 .threads = c->run.threads > 0 ? c->run.threads : 1};
-    enum sn_status st = sn_cache_most(n, c->model.layers + 2, 0, layout_over, &l, err);
+    enum sn_status st =
+        sn_cache_most(n, &(struct sn_cache_guess){most, most, 0}, layout_over, &l, err);
     sn_accelerator_close(&plugin);
     sn_model_destroy(model);
     return st;

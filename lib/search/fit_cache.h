@@ -15,10 +15,15 @@
 /* By how many bytes a layout with n > 0 of them is over the limit; it fits with 0 or less. */
 typedef enum sn_status sn_cache_over(void *arg, int n, int64_t *over, struct sn_err *err);
 
-/* The most of 0..most that fit, `most` tried first, which few are over; 0 of them are not asked for.
- * `each`: bytes that one more takes, about: then it is enough that one more would be over by a quarter of
- * that, as a line says. 0: not known, one more was tried. */
-enum sn_status sn_cache_most(int *n, int most, double each, sn_cache_over *over, void *arg,
+/* 0..most of them; the nearer `first`, which is tried first, is to the answer the fewer are tried. `each`:
+ * bytes that one more takes, about: then it is enough that one more would be over by a quarter of that, as
+ * a line says. 0: not known, one more was tried. */
+struct sn_cache_guess {
+    int most, first;
+    double each;
+};
+/* The most that fit; 0 of them are not asked for. */
+enum sn_status sn_cache_most(int *n, const struct sn_cache_guess *g, sn_cache_over *over, void *arg,
                              struct sn_err *err);
 
 /* Put the answer into c->layout.zero_cache of a resolved layout where it says auto: as many as the

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { RESERVE = 64 << 20 }; /* bytes: texts come and go, what the system gave for them stays */
 enum { WIDER = 6 }; /* grids that are ranked again where messages may be hidden, at least */
 
 /* --- orders of axes --------------------------------------------------------------------------- */
@@ -250,7 +251,10 @@ static enum sn_status take_exact(struct search *s, const struct sn_branch *n, st
     if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n->bound)
         return SN_OK; /* its grid has a better one */
     clock_t begin = clock();
-    SN_TRY(search_compile(s, &found, err));
+    s->ranked = f;
+    enum sn_status st = search_compile(s, &found, err);
+    s->ranked = NULL;
+    SN_TRY(st);
     s->out->compile_seconds += (double)(clock() - begin) / CLOCKS_PER_SEC;
     s->out->exact++;
     if (s->limit && found.plan.memory.total > s->limit) {
@@ -258,7 +262,7 @@ static enum sn_status take_exact(struct search *s, const struct sn_branch *n, st
                   &(struct sn_branch){(double)found.plan.memory.total, n->variant, 0, n->order, 0});
         return SN_OK;
     }
-    if (f->best.plan.step_time == 0 || found.plan.step_time < f->best.plan.step_time)
+    if (search_is_better(f, &found.plan))
         f->best = found;
     return SN_OK;
 }
@@ -310,8 +314,9 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
 {
     *out = (struct sn_search){0};
     struct search s = {.w = w, .out = out, .config = sn_alloc(sizeof(*s.config))};
+    void *reserve = sn_mem_reserve(RESERVE);
     enum sn_status st = SN_OK;
-    if (!s.config)
+    if (!s.config || !reserve)
         st = sn_fail(err, SN_ENOMEM, "search: no memory");
     if (st == SN_OK) {
         *s.config = *w->config;
@@ -329,6 +334,7 @@ enum sn_status sn_search_run(struct sn_search *out, const struct sn_search_want 
     sn_free(s.family);
     sn_free(s.group);
     sn_free(s.config);
+    sn_mem_release(reserve);
     if (st != SN_OK)
         sn_search_fini(out);
     return st;

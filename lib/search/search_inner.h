@@ -47,12 +47,18 @@ struct search {
     int families, cap_families;
     struct room room[SN_SEARCH_ROOMS]; /* of what was compiled last */
     int rooms;
+    const struct family *ranked; /* the grid of the layout that is compiled to be ranked; else NULL */
+    double unknown; /* bytes of the last one that were not estimated */
     int top;    /* grids whose best are wanted */
     bool hides; /* what is compiled from now on has its operations in order (layout.overlap) */
     int n_near;
     struct sn_branch near[3]; /* bound: bytes */
 };
 
+static inline bool search_is_better(const struct family *f, const struct sn_plan *p)
+{
+    return f->best.plan.step_time == 0 || p->step_time < f->best.plan.step_time;
+}
 void search_layout_of(struct sn_layout_config *l, const struct search *s,
                       const struct sn_branch *n);
 /* Bytes of a rank that are not estimated. */

@@ -104,8 +104,8 @@ static void add_time(struct sn_plan *out, const struct sn_stages *s, const struc
         peak > 0 ? out->tokens_per_s * sn_model_flops_uncausal(j->model, &c->model) / peak : 0;
 }
 
-enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
-                            const struct sn_pricer *p, struct sn_err *err)
+enum sn_status sn_plan_make_ranked(struct sn_plan *out, const struct sn_stages *s,
+                                   const struct sn_pricer *p, struct sn_err *err)
 {
     struct sn_plan plan = {.ranks = sn_grid_ranks(&s->job[0]->grid),
                            .micros = s->job[0]->train.micros};
@@ -117,14 +117,27 @@ enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
         SN_TRY(sn_sim_run(&sim, s, p, false, err));
         add_time(&plan, s, &sim, p);
         sn_sim_fini(&sim);
-        for (int i = 0; i < s->n; i++) {
-            int64_t bytes[SN_MAX_LEVELS];
-            sn_price_levels(p, s->job[i], bytes);
-            for (int l = 0; l < SN_MAX_LEVELS; l++)
-                plan.level_traffic[l] += bytes[l];
-        }
     }
     *out = plan;
+    return SN_OK;
+}
+
+void sn_plan_add_levels(struct sn_plan *out, const struct sn_stages *s, const struct sn_pricer *p)
+{
+    for (int i = 0; i < s->n; i++) {
+        int64_t bytes[SN_MAX_LEVELS];
+        sn_price_levels(p, s->job[i], bytes);
+        for (int l = 0; l < SN_MAX_LEVELS; l++)
+            out->level_traffic[l] += bytes[l];
+    }
+}
+
+enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
+                            const struct sn_pricer *p, struct sn_err *err)
+{
+    SN_TRY(sn_plan_make_ranked(out, s, p, err));
+    if (p)
+        sn_plan_add_levels(out, s, p);
     return SN_OK;
 }
 

@@ -36,6 +36,10 @@ struct sn_plan {
 /* `p` prices for these stages; NULL: no machine, memory and traffic alone. */
 enum sn_status sn_plan_make(struct sn_plan *out, const struct sn_stages *s,
                             const struct sn_pricer *p, struct sn_err *err);
+/* In two steps: all but level_traffic, which takes as long as there are ranks; and that. */
+enum sn_status sn_plan_make_ranked(struct sn_plan *out, const struct sn_stages *s,
+                                   const struct sn_pricer *p, struct sn_err *err);
+void sn_plan_add_levels(struct sn_plan *out, const struct sn_stages *s, const struct sn_pricer *p);
 /* The same of steps with the k-th size of batch (lib/config/batch.h); the largest is set then. */
 enum sn_status sn_plan_of_batch(struct sn_plan *out, struct sn_stages *s, const struct sn_pricer *p,
                                 int k, struct sn_err *err);

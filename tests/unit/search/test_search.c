@@ -165,6 +165,16 @@ static bool price_all(struct all *a, const struct sn_search_want *w)
     return good;
 }
 
+static bool levels_have_all_bytes(const struct sn_plan *p)
+{
+    int64_t left = 0;
+    for (int a = 0; a < SN_NAXES; a++)
+        left += p->traffic[a];
+    for (int l = 0; l < SN_MAX_LEVELS; l++)
+        left -= p->level_traffic[l];
+    return left == 0;
+}
+
 /* Returns how many of those found exchange tokens in two hops. */
 static int search_finds_the_best_on(const char *text, const struct sn_config *c, int ranks,
                                     int64_t limit)
@@ -211,6 +221,7 @@ static int search_finds_the_best_on(const char *text, const struct sn_config *c,
         grids += l->tensor_x > 1;
         cut += l->expert_tensor > 1;
         hops += l->expert > 1 && l->expert_node > 1;
+        wrong += !levels_have_all_bytes(&s.found[i].plan);
         wrong += i > 0 && s.found[i].plan.step_time < s.found[i - 1].plan.step_time;
     }
     tap_ok(wrong == 0,
