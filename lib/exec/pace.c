@@ -29,7 +29,8 @@ void sn_pace_spend(struct sn_pace *p, double seconds)
     p->due += seconds;
     struct timespec t = {.tv_sec = (time_t)p->due};
     t.tv_nsec = (long)((p->due - (double)t.tv_sec) * 1e9);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    while (p->due > sn_clock() && /* else a timer all the same, some microseconds */
+           clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
     }
 }
 

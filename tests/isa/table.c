@@ -65,7 +65,8 @@ bool kt_any_order(void)
     return false;
 }
 
+/* How rows are shared out is the same for every set; the unit tests on this processor's have 4. */
 int kt_threads(void)
 {
-    return 3;
+    return getenv("ALL") ? 3 : 2;
 }

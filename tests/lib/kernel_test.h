@@ -21,6 +21,7 @@
 #include "tests/lib/kernel_slack.h"
 #include "tests/lib/tap.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 enum { KT_SLOTS = SN_MAX_IN + SN_MAX_OUT, KT_GUARD = 64, KT_SCRATCH_GUARD = 4096 };
@@ -76,8 +77,12 @@ __attribute__((unused)) static int kt_tables(const struct sn_ops *table[KT_TABLE
     return n;
 }
 
+/* What is freed stays the process's: else much of a test's time were pages that are zeroed anew. */
 static void *kt_alloc(size_t bytes)
 {
+    static bool kept;
+    if (!kept)
+        kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) && mallopt(M_TRIM_THRESHOLD, INT32_MAX);
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
     if (!p)
         abort();
@@ -147,13 +152,19 @@ static struct sn_mat *kt_new(struct kt *k, int slot, struct kt_shape s)
     return m;
 }
 
+/* In runs, since four of them come from one draw. */
 static void kt_fill_normal(struct kt *k, const struct sn_mat *m)
 {
+    enum { RUN = 256 };
+    float z[RUN];
     for (int64_t r = 0; r < m->rows; r++)
         for (int64_t c = 0; c < m->cols; c++) {
-            float z;
-            sn_rng_normal(0x5e417, k->draws++, 1, 1.0f, &z);
-            kt_set(m, r, c, (double)z);
+            if (c % RUN == 0)
+                sn_rng_normal(0x5e417, k->draws + (uint64_t)c,
+                              (size_t)(m->cols - c < RUN ? m->cols - c : RUN), 1.0f, z);
+            kt_set(m, r, c, (double)z[c % RUN]);
+            if (c == m->cols - 1)
+                k->draws += (uint64_t)m->cols;
         }
 }
 

@@ -2,7 +2,7 @@
  * test_exec_device.c - the executor on a device: whatever order the device does things in, the
  * losses are the bits of this processor's.
  *
- * usage: test_exec_device               every eighth line of tests/equiv/layouts marked fast, in
+ * usage: test_exec_device               every twelfth line of tests/equiv/layouts marked fast, in
  *                                       turn through the host and through channels; all of them
  *                                       with experts in a pipeline through channels
  *        test_exec_device ALL | NAME    every line, or those whose name holds NAME, both ways
@@ -215,9 +215,9 @@ int main(int argc, char **argv)
     }
     while (f && (more = layouts_next(f, &line, &err)) > 0)
         if (all || (want[0] ? strstr(line.name, want) != NULL : line.fast)) {
-            if (both || n % 16 == 0)
+            if (both || n % 24 == 0)
                 compare(line.name, &line.config, false);
-            if (both || n % 16 == 8 || waits_in_its_midst(&line.config))
+            if (both || n % 24 == 12 || waits_in_its_midst(&line.config))
                 compare(line.name, &line.config, true);
             n++;
             (void)fflush(stdout);
