@@ -211,7 +211,8 @@ static bool set_one_sample_over(struct sn_config *c, int tensor, int pipeline, s
 /* One sample, whatever layout the run has: over its tensor ranks, if their number divides that of the
  * ranks, else over as many as the model takes; pipeline stages have the rest. More than two cannot share the map
  * of train.prompt. */
-static enum sn_status set_one_sample(struct sn_config *c, int ranks, struct sn_err *err)
+static enum sn_status set_one_sample(struct sn_config *c, int ranks, const char *option,
+                                     struct sn_err *err)
 {
     int run = c->layout.tensor;
     struct sn_err why, last;
@@ -221,11 +222,10 @@ static enum sn_status set_one_sample(struct sn_config *c, int ranks, struct sn_e
     for (int tensor = ranks; tensor > 0; tensor--)
         if (ranks % tensor == 0 && set_one_sample_over(c, tensor, ranks / tensor, &last))
             return SN_OK;
-    return sn_fail(
-        err, SN_EINPUT,
-        "--generate: %d heads and %d layers are not shared out over %d ranks (%s); start "
-        "one, or a number that divides one of the two",
-        c->model.heads, c->model.layers, ranks, last.text);
+    return sn_fail(err, SN_EINPUT,
+                   "%s: %d heads and %d layers are not shared out over %d ranks (%s); start "
+                   "one, or a number that divides one of the two",
+                   option, c->model.heads, c->model.layers, ranks, last.text);
 }
 
 /* Requests share samples, and do not see each other. */
@@ -262,7 +262,7 @@ static enum sn_status load_config(struct sn_train_line *l, struct sn_config *c, 
     if (!sn_train_generate_wanted(&l->generate))
         SN_TRY(sn_resolve_auto(c, ranks, NULL, err));
     if (sn_train_generate_wanted(&l->generate))
-        SN_TRY(set_one_sample(c, ranks, err));
+        SN_TRY(set_one_sample(c, ranks, sn_train_generate_option(&l->generate), err));
     if (sn_train_generate_wanted(&l->generate))
         SN_TRY(sn_train_features_check(c, sn_train_generate_option(&l->generate),
                                        l->generate.features, err));

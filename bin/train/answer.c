@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_STOPS = 16 };
-
 struct request { /* views of the file */
     struct sn_json prompt, until, tokens, id;
     int64_t line, most; /* most: tokens of the answer */
@@ -20,6 +18,7 @@ struct request { /* views of the file */
 struct answers {
     const struct sn_config *config;
     const struct sn_train_generate *want;
+    const struct sn_trainer *trainer;
     struct sn_train_words words;
     struct sn_train_features features;
     struct sn_bytes text; /* of the file */
@@ -28,10 +27,9 @@ struct answers {
     int n_requests, cap_requests;
     /* of the request at hand */
     struct sn_bytes stops; /* one behind the other */
-    size_t stop_end[MOST_STOPS];
-    int n_stops;
+    size_t *stop_end;
+    int n_stops, cap_stops;
     size_t n_prompt;     /* of words.ids */
-    size_t shown;        /* bytes of the decoded text that are the prompt */
     struct sn_bytes out; /* what followed, up to where it ends */
     bool met;            /* one of the stops */
     struct sn_err err;   /* of the first decoding that failed */
@@ -76,7 +74,7 @@ static enum sn_status read_ids(struct answers *a, const struct request *q, struc
         if (!sn_ids_push(ids, (int32_t)id))
             return no_memory(err);
     }
-    return SN_OK;
+    return sn_train_words_begin(&a->words, err);
 }
 
 /* Its tokens in words.ids. */
@@ -98,9 +96,12 @@ static enum sn_status read_prompt(struct answers *a, const struct request *q, st
             return sn_err_prefix(err, "%s:%lld", a->want->answer, (long long)q->line);
     }
     a->n_prompt = a->words.ids.len;
-    return a->n_prompt > 0 || sn_prompt_positions(&a->config->train.prompt) > 0
-               ? SN_OK
-               : fail(a, q, "prompt: there is no token in it", err);
+    if (a->n_prompt == 0 && sn_prompt_positions(&a->config->train.prompt) == 0)
+        return fail(a, q, "prompt: there is no token in it", err);
+    struct sn_generate_options o = {
+        .prompt = a->words.ids.p, .n_prompt = (int)a->n_prompt, .option = "--answer"};
+    enum sn_status st = sn_trainer_check_prompt(a->trainer, &o, err);
+    return st == SN_OK ? SN_OK : sn_err_prefix(err, "%s:%lld", a->want->answer, (long long)q->line);
 }
 
 static enum sn_status add_stop(struct answers *a, const struct request *q, struct sn_json text,
@@ -109,9 +110,8 @@ static enum sn_status add_stop(struct answers *a, const struct request *q, struc
     int64_t n = sn_json_unescape(text, a->scratch);
     if (n <= 0)
         return fail(a, q, "until: want texts, none of them empty", err);
-    if (a->n_stops == MOST_STOPS)
-        return fail(a, q, "until: want 16 texts or fewer", err);
-    if (!sn_bytes_add(&a->stops, a->scratch, (size_t)n))
+    if (!sn_bytes_add(&a->stops, a->scratch, (size_t)n) ||
+        !sn_grow((void **)&a->stop_end, a->n_stops, &a->cap_stops, sizeof(*a->stop_end)))
         return no_memory(err);
     a->stop_end[a->n_stops++] = a->stops.len;
     return SN_OK;
@@ -169,6 +169,8 @@ static enum sn_status add_request(struct answers *a, const char *line, size_t le
 {
     struct request q = {.line = number};
     struct sn_json object;
+    if (sn_utf8_check(line, len) != len)
+        return fail(a, &q, "is no valid UTF-8", err);
     if (!sn_json_parse(&object, line, len) || !is_of(object, '{'))
         return fail(a, &q, "is no JSON object; want {\"prompt\": ...}", err);
     SN_TRY(find_members(a, object, &q, err));
@@ -214,15 +216,16 @@ static enum sn_status read_requests(void *self, struct sn_err *err)
 
 /* --- an answer -------------------------------------------------------------------------------- */
 
-/* The text of all tokens without the prompt's, as valid UTF-8. */
-static enum sn_status decode(struct answers *a, struct sn_bytes *out, struct sn_err *err)
+/* The text of all tokens as valid UTF-8; what follows the prompt begins at *from. */
+static enum sn_status decode(struct answers *a, struct sn_bytes *out, size_t *from,
+                             struct sn_err *err)
 {
     const struct sn_ids *ids = &a->words.ids;
     struct sn_bytes raw = {0};
-    out->len = 0;
-    if (a->words.tokenizer)
-        return sn_decode(a->words.tokenizer, ids->p, ids->len, false, out, err);
     bool good = true;
+    *from = out->len = 0;
+    if (a->words.tokenizer)
+        return sn_train_words_decode(&a->words, out, from, err);
     for (size_t i = a->n_prompt; i < ids->len && good; i++)
         good = sn_bytes_add(&raw, &(char){(char)ids->p[i]}, 1);
     for (size_t at = 0; at < raw.len && good;) { /* each byte that is no character: U+FFFD */
@@ -251,12 +254,12 @@ static size_t find_end(const struct answers *a, const char *text, size_t len)
 /* What followed so far, up to where it ends. */
 static enum sn_status look(struct answers *a, struct sn_err *err)
 {
-    SN_TRY(decode(a, &a->out, err));
-    size_t shown = a->shown < a->out.len ? a->shown : a->out.len, len = a->out.len - shown;
-    size_t end = find_end(a, a->out.p + shown, len);
+    size_t from;
+    SN_TRY(decode(a, &a->out, &from, err));
+    size_t len = a->out.len - from, end = find_end(a, a->out.p + from, len);
     a->met = end < len;
     if (end > 0)
-        memmove(a->out.p, a->out.p + shown, end);
+        memmove(a->out.p, a->out.p + from, end);
     a->out.len = end;
     return SN_OK;
 }
@@ -271,23 +274,14 @@ static bool take_token(void *self, int32_t token)
     return a->err.status == SN_OK && !a->met;
 }
 
-static void begin(struct answers *a)
-{
-    a->met = false;
-    a->shown = a->out.len = 0;
-}
-
 /* Request i's prompt, on rank 0. */
 static enum sn_status take_request(struct answers *a, int64_t i, struct sn_err *err)
 {
     const struct request *q = &a->request[i];
-    begin(a);
+    a->met = false;
+    a->out.len = 0;
     SN_TRY(read_stops(a, q, err));
     SN_TRY(read_prompt(a, q, err));
-    if (a->words.tokenizer) {
-        SN_TRY(decode(a, &a->out, err));
-        a->shown = a->out.len;
-    }
     return a->features.file ? sn_features_read(a->features.file, i, a->features.entry, err) : SN_OK;
 }
 
@@ -308,6 +302,7 @@ static enum sn_status print_answer(struct answers *a, const struct request *q, s
     else if (!ids.failed)
         sn_jsonl_raw(&line, "ids", ids.p);
     sn_jsonl_int(&line, "tokens", n);
+    sn_jsonl_int(&line, "left_out", sn_trainer_left_out(a->trainer, (int64_t)a->n_prompt));
     sn_jsonl_text(&line, "end", a->met ? "until" : n < q->most ? "stop" : "tokens");
     bool failed = line.failed || ids.failed || id.failed;
     if (!failed)
@@ -329,6 +324,7 @@ static enum sn_status answer(struct answers *a, struct sn_trainer *t, int64_t i,
     const struct request *q = is_first ? &a->request[i] : &(struct request){.most = 1};
     struct sn_generate_options o = {.prompt = a->words.ids.p,
                                     .n_prompt = (int)a->words.ids.len,
+                                    .option = "--answer",
                                     .features = a->features.entry,
                                     .tokens = (int)q->most,
                                     .temperature = g->temperature,
@@ -352,6 +348,7 @@ static void close_answers(struct answers *a)
     sn_train_features_close(&a->features);
     sn_bytes_fini(&a->stops);
     sn_bytes_fini(&a->out);
+    sn_free(a->stop_end);
     sn_free(a->request);
     sn_free(a->scratch);
     sn_bytes_fini(&a->text);
@@ -361,7 +358,7 @@ enum sn_status sn_train_answer(struct sn_trainer *t, const struct sn_config *c,
                                struct sn_comm *comm, const struct sn_train_generate *g,
                                struct sn_err *err)
 {
-    struct answers a = {.config = c, .want = g};
+    struct answers a = {.config = c, .want = g, .trainer = t};
     bool is_first = comm->rank == 0;
     int64_t n = 0;
     enum sn_status st = is_first ? sn_data_tokenizer_of_run(&a.words.of, c, err) : SN_OK;

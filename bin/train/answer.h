@@ -3,8 +3,9 @@
  *
  * One JSON object a line: {"prompt": P}, P a text or an array of token numbers; "until": a text or an array of texts, before the first
  * of which the answer ends; "tokens": how many at most (default: --tokens); "id": any value, given back.
- * Other members are refused. The answer is {"text": T, "tokens": N, "end": E}, or, where nobody knows what tokens
- * stand for, "ids" in place of the text; E is until, stop (--stop) or tokens.
+ * Other members are refused. The answer is {"text": T, "tokens": N, "left_out": L, "end": E}, or, where nobody
+ * knows what tokens stand for, "ids" in place of the text; L tokens of the prompt's begin do not fit into the
+ * model's window; E is until, stop (--stop) or tokens.
  */
 #ifndef SN_TRAIN_ANSWER_H
 #define SN_TRAIN_ANSWER_H

@@ -39,16 +39,6 @@ struct asked {
 
 /* --- the text that follows -------------------------------------------------------------------- */
 
-/* Bytes of the decoded text that later tokens will not change: without characters at its end of
- * which bytes lack, which decode to U+FFFD. */
-static size_t settled(const struct sn_bytes *text)
-{
-    size_t n = text->len;
-    while (n >= 3 && memcmp(text->p + n - 3, "\xef\xbf\xbd", 3) == 0)
-        n -= 3;
-    return n;
-}
-
 /* So many bytes that follow; of a line those before its end. */
 static void write_bytes(struct page *page, const char *p, size_t n)
 {
@@ -61,13 +51,13 @@ static void write_bytes(struct page *page, const char *p, size_t n)
 /* Write what is new of the text of all tokens; with `all`, also what might still change. */
 static enum sn_status show(struct page *page, bool all, struct sn_err *err)
 {
-    struct sn_train_words *w = page->words;
     struct sn_bytes text = {0};
-    enum sn_status st = sn_decode(w->tokenizer, w->ids.p, w->ids.len, false, &text, err);
-    size_t end = st != SN_OK ? 0 : all ? text.len : settled(&text);
-    if (end > page->shown) {
-        if (page->begun)
-            write_bytes(page, text.p + page->shown, end - page->shown);
+    size_t from = 0;
+    enum sn_status st = sn_train_words_decode(page->words, &text, &from, err);
+    size_t end = st != SN_OK ? 0 : all ? text.len : sn_train_settled(&text);
+    from = from > page->shown ? from : page->shown;
+    if (end > from) {
+        write_bytes(page, text.p + from, end - from);
         page->shown = end;
     }
     sn_bytes_fini(&text);
@@ -108,6 +98,7 @@ static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c
     struct sn_train_words *w = page->words;
     struct sn_generate_options o = {.prompt = w->ids.p,
                                     .n_prompt = (int)w->ids.len,
+                                    .option = "--generate",
                                     .features = features,
                                     .tokens = (int)g->tokens,
                                     .temperature = g->temperature,
@@ -118,7 +109,7 @@ static enum sn_status write_text(struct sn_trainer *t, const struct sn_config *c
                                     .emit = print_token,
                                     .self = page};
     enum sn_status st = sn_trainer_generate(t, &o, err);
-    if (st == SN_OK && w->tokenizer && page->err.status == SN_OK)
+    if (st == SN_OK && w->tokenizer && page->begun && page->err.status == SN_OK)
         (void)show(page, true, &page->err);
     if (st == SN_OK && page->err.status == SN_OK && page->prompt)
         begin(page); /* nothing followed */
@@ -147,10 +138,7 @@ static enum sn_status take_prompt(struct page *page, struct asked *a, const stru
     page->shown = 0;
     page->begun = page->ended = false;
     a->at += end ? taken + 1 : 0;
-    SN_TRY(sn_train_words_prompt(page->words, c, page->prompt, page->n_prompt, "--generate", err));
-    return page->words->tokenizer
-               ? show(page, true, err) /* what of the decoded text is the prompt */
-               : SN_OK;
+    return sn_train_words_prompt(page->words, c, page->prompt, page->n_prompt, "--generate", err);
 }
 
 static enum sn_status read_prompts(struct asked *a, const struct sn_train_generate *g,
@@ -185,7 +173,8 @@ static enum sn_status read_asked(void *self, struct sn_err *err)
     a->texts = a->page->is_line ? a->features.n : 1;
     for (int64_t i = 0; i < (a->is_lines ? a->texts : 1); i++) {
         enum sn_status st = take_prompt(a->page, a, a->config, err);
-        struct sn_generate_options o = {.prompt = w->ids.p, .n_prompt = (int)w->ids.len};
+        struct sn_generate_options o = {
+            .prompt = w->ids.p, .n_prompt = (int)w->ids.len, .option = "--generate"};
         if (st == SN_OK)
             st = sn_trainer_check_prompt(a->trainer, &o, err);
         if (st != SN_OK)

@@ -35,7 +35,8 @@ static inline const char *sn_train_generate_option(const struct sn_train_generat
 static inline uint64_t sn_train_generate_seed(const struct sn_train_generate *g,
                                               const struct sn_config *c, int64_t n)
 {
-    return (g->seed < 0 ? c->run.seed : (uint64_t)g->seed) + (uint64_t)n;
+    uint64_t seed = g->seed < 0 ? c->run.seed : (uint64_t)g->seed;
+    return seed ^ (uint64_t)n * 0x9e3779b97f4a7c15u; /* other texts' seeds are no neighbours */
 }
 /* A prompt is text where a tokenizer is known. Else it is bytes for a vocabulary of 256, or decimal
  * numbers of tokens. With features there is a text for each entry, in a line. Collective: rank 0 reads, and

@@ -1,7 +1,6 @@
 #include "bin/train/words.h"
 
 #include "bin/common.h"
-#include "lib/base/json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -69,6 +68,8 @@ enum sn_status sn_train_words_open(struct sn_train_words *w, const struct sn_con
 {
     w->bytes = c->model.vocab == 256;
     SN_TRY(sn_train_find_tokenizer(&w->tokenizer, &w->of, c, tokenizer, err));
+    if (w->tokenizer)
+        SN_TRY(sn_encoder_create(&w->encoder, w->tokenizer, err));
     w->stop = w->of.end;
     return stop ? sn_train_find_token(&w->stop, w->tokenizer, c->model.vocab, "--stop", stop, err)
                 : SN_OK;
@@ -76,7 +77,9 @@ enum sn_status sn_train_words_open(struct sn_train_words *w, const struct sn_con
 
 void sn_train_words_close(struct sn_train_words *w)
 {
+    sn_encoder_destroy(w->encoder);
     sn_tokenizer_destroy(w->tokenizer);
+    sn_bytes_fini(&w->before);
     sn_ids_fini(&w->ids);
     *w = (struct sn_train_words){0};
 }
@@ -88,26 +91,40 @@ static enum sn_status no_memory(const char *option, struct sn_err *err)
     return sn_fail(err, SN_ENOMEM, "%s: no memory for the prompt", option);
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Digits alone; a number that no model has a token of is -1. */
+static bool parse_id(const char *p, size_t n, int32_t *id)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9')
+            return false;
+        value = value > INT32_MAX ? value : 10 * value + (p[i] - '0');
+    }
+    *id = value < INT32_MAX ? (int32_t)value : -1;
+    return n > 0;
+}
+
 /* "72 101": as many as there are, or where the text is no such list. */
 static enum sn_status parse_ids(struct sn_train_words *w, const char *text, size_t len, int vocab,
                                 const char *option, struct sn_err *err)
 {
-    for (size_t at = 0, n; at < len; at += n) {
-        int64_t id = -1;
-        for (n = 0; at + n < len && !strchr(" \t\r\n", text[at + n]);)
+    for (size_t at = 0, n; at<len; at += n> 0 ? n : 1) {
+        int32_t id;
+        for (n = 0; at + n < len && !is_blank(text[at + n]);)
             n++;
-        if (n == 0) {
-            n = 1;
-            continue;
-        }
-        if (!sn_json_integer((struct sn_json){text + at, n}, &id))
+        if (n > 0 && !parse_id(text + at, n, &id))
             return sn_fail(
                 err, SN_EINPUT,
                 "%s: '%.*s' is no token; with a vocabulary of %d the prompt is "
                 "token ids with blanks between them, such as \"72 101\"; it is text with "
                 "--tokenizer FILE, or with a vocabulary of 256",
                 option, (int)(n < 40 ? n : 40), text + at, vocab);
-        if (!sn_ids_push(&w->ids, id >= 0 && id < INT32_MAX ? (int32_t)id : -1))
+        if (n > 0 && !sn_ids_push(&w->ids, id))
             return no_memory(option, err);
     }
     return SN_OK;
@@ -117,7 +134,6 @@ static enum sn_status parse_ids(struct sn_train_words *w, const char *text, size
 static enum sn_status encode(struct sn_train_words *w, const char *text, size_t len, bool is_inside,
                              const char *option, struct sn_err *err)
 {
-    struct sn_encoder *e = NULL;
     const struct sn_ids *before, *behind;
     bool good = true;
     sn_tokenizer_around(w->tokenizer, &before, &behind);
@@ -127,17 +143,13 @@ static enum sn_status encode(struct sn_train_words *w, const char *text, size_t 
         good = good && sn_ids_push(&w->ids, before->p[i]);
     if (!good)
         return no_memory(option, err);
-    SN_TRY(sn_encoder_create(&e, w->tokenizer, err));
-    enum sn_status st = len > 0 ? sn_encode(e, text, len, false, &w->ids, err) : SN_OK;
-    sn_encoder_destroy(e);
+    enum sn_status st = len > 0 ? sn_encode(w->encoder, text, len, false, &w->ids, err) : SN_OK;
     return st == SN_EINPUT ? sn_err_prefix(err, "%s: the prompt", option) : st;
 }
 
-enum sn_status sn_train_words_prompt(struct sn_train_words *w, const struct sn_config *c,
-                                     const char *text, size_t len, const char *option,
-                                     struct sn_err *err)
+static enum sn_status parse(struct sn_train_words *w, const struct sn_config *c, const char *text,
+                            size_t len, const char *option, struct sn_err *err)
 {
-    w->ids.len = 0;
     if (w->tokenizer)
         return encode(w, text, len, sn_prompt_positions(&c->train.prompt) > 0, option, err);
     if (!w->bytes)
@@ -145,5 +157,46 @@ enum sn_status sn_train_words_prompt(struct sn_train_words *w, const struct sn_c
     for (size_t i = 0; i < len; i++)
         if (!sn_ids_push(&w->ids, (unsigned char)text[i]))
             return no_memory(option, err);
+    return SN_OK;
+}
+
+enum sn_status sn_train_words_prompt(struct sn_train_words *w, const struct sn_config *c,
+                                     const char *text, size_t len, const char *option,
+                                     struct sn_err *err)
+{
+    w->ids.len = 0;
+    SN_TRY(parse(w, c, text, len, option, err));
+    return sn_train_words_begin(w, err);
+}
+
+size_t sn_train_settled(const struct sn_bytes *text)
+{
+    size_t n = text->len;
+    while (n >= 3 && memcmp(text->p + n - 3, "\xef\xbf\xbd", 3) == 0)
+        n -= 3;
+    return n;
+}
+
+enum sn_status sn_train_words_begin(struct sn_train_words *w, struct sn_err *err)
+{
+    w->before.len = 0;
+    if (!w->tokenizer)
+        return SN_OK;
+    SN_TRY(sn_decode(w->tokenizer, w->ids.p, w->ids.len, false, &w->before, err));
+    w->before.len = sn_train_settled(&w->before);
+    return SN_OK;
+}
+
+enum sn_status sn_train_words_decode(const struct sn_train_words *w, struct sn_bytes *text,
+                                     size_t *from, struct sn_err *err)
+{
+    size_t n = 0;
+    text->len = 0;
+    SN_TRY(sn_decode(w->tokenizer, w->ids.p, w->ids.len, false, text, err));
+    while (n < text->len && n < w->before.len && text->p[n] == w->before.p[n])
+        n++;
+    while (n > 0 && n < text->len && ((unsigned char)text->p[n] & 0xc0) == 0x80)
+        n--; /* to where a character begins */
+    *from = n;
     return SN_OK;
 }

@@ -10,7 +10,10 @@
 struct sn_train_words {
     struct sn_tokenizer_id of;
     struct sn_tokenizer *tokenizer; /* NULL: none is known */
+    struct sn_encoder *encoder;     /* of it */
     struct sn_ids ids;              /* of a prompt, then all that followed */
+    struct sn_bytes
+        before; /* with a tokenizer: the prompt's text, as far as its tokens alone tell it */
     int32_t stop;                   /* ends a text */
     bool bytes;                     /* without a tokenizer: a token is a byte */
 };
@@ -35,5 +38,14 @@ void sn_train_words_close(struct sn_train_words *w);
 enum sn_status sn_train_words_prompt(struct sn_train_words *w, const struct sn_config *c,
                                      const char *text, size_t len, const char *option,
                                      struct sn_err *err);
+
+/* The same of ids that are there. */
+enum sn_status sn_train_words_begin(struct sn_train_words *w, struct sn_err *err);
+/* With a tokenizer: the text of all ids; what follows the prompt's begins at *from. */
+enum sn_status sn_train_words_decode(const struct sn_train_words *w, struct sn_bytes *text,
+                                     size_t *from, struct sn_err *err);
+/* Bytes of a decoded text that later tokens will not change: without characters at its end of which bytes lack,
+ * which decode to U+FFFD. */
+size_t sn_train_settled(const struct sn_bytes *text);
 
 #endif

@@ -232,12 +232,18 @@ enum sn_status sn_trainer_check_prompt(const struct sn_trainer *t,
     for (int i = 0; i < o->n_prompt; i++)
         if (o->prompt[i] < 0 || o->prompt[i] >= vocab)
             return sn_fail(err, SN_EINPUT,
-                           "--generate: token %d of the prompt is %d; this model knows 0..%d",
+                           "%s: token %d of the prompt is %d; this model knows 0..%d", o->option,
                            i + 1, o->prompt[i], vocab - 1);
     return o->n_prompt > 0 || sn_prompt_positions(&t->env.config->train.prompt) > 0
                ? SN_OK
-               : sn_fail(err, SN_EINPUT,
-                         "--generate: the prompt is empty; give it at least one token");
+               : sn_fail(err, SN_EINPUT, "%s: the prompt is empty; give it at least one token",
+                         o->option);
+}
+
+int64_t sn_trainer_left_out(const struct sn_trainer *t, int64_t n)
+{
+    const struct sn_config *c = t->env.config;
+    return window_begin(c->model.seq - sn_prompt_positions(&c->train.prompt), n);
 }
 
 /* What rank 0 was asked for, on all ranks. */

@@ -98,6 +98,7 @@ struct sn_generate_options {
     double temperature;    /* 0: the most likely token */
     int top_k;             /* 0: all */
     double top_p;          /* the fewest tokens that are likely together; 1: all */
+    const char *option;    /* what asked for it, of sentences */
     int32_t stop;          /* ends the text, and is not given; -1: nothing does */
     uint64_t seed;         /* the same: the same text */
     bool (*emit)(void *self, int32_t token); /* false: it ends the text */
@@ -110,6 +111,8 @@ enum sn_status sn_trainer_alone(struct sn_trainer *t, const char *what,
 /* SN_EINPUT: the model knows no such prompt. Not collective. */
 enum sn_status sn_trainer_check_prompt(const struct sn_trainer *t,
                                        const struct sn_generate_options *o, struct sn_err *err);
+/* Tokens at the begin of a prompt of n that are not seen when the first one behind it is drawn: it is too long. */
+int64_t sn_trainer_left_out(const struct sn_trainer *t, int64_t n);
 enum sn_status sn_trainer_generate(struct sn_trainer *t, const struct sn_generate_options *o,
                                    struct sn_err *err);
 

@@ -81,18 +81,37 @@ refused "an unknown member" '{"prompt": "a", "stop": "b"}' "bad:2: unknown membe
 refused "a member twice" '{"prompt": "a", "prompt": "b"}' "bad:2: has 'prompt' twice; want it once\$"
 refused "an empty end" '{"prompt": "a", "until": ["x", ""]}' 'bad:2: until: want texts, none of them empty$'
 refused "an end that is no text" '{"prompt": "a", "until": 3}' 'bad:2: until: want a text or an array of texts$'
-refused "many ends" "{\"prompt\": \"a\", \"until\": [$(seq 17 | sed 's/.*/"&"/' | paste -sd,)]}" 'bad:2: until: want 16 texts or fewer$'
+refused "no valid text" "$(printf '{"prompt": "\303("}')" 'bad:2: is no valid UTF-8$'
 refused "no tokens" '{"prompt": "a", "tokens": 0}' 'bad:2: tokens: want a number from 1 to 16777216$'
 refused "a prompt beside it" '' '^--answer: has prompts of its own; leave --generate out$' --generate x
 refused "a score beside it" '' '^--score: only reads the newest checkpoint; leave --answer out$' --score "$tmp/ask"
+many=$(seq 40 | sed 's/.*/"<&>"/' | paste -sd,)
+printf '{"prompt": "The source", "tokens": 30, "until": [%s, "%s"]}\n' "$many" "$part" >"$tmp/ask"
+ask "$train" "$tmp/run.yaml" --answer "$tmp/ask" --temperature 0
+is "many ends" "$(field 1 text) $(field 1 left_out)" "\"$before\" 0"
+printf '{"prompt": "%s", "tokens": 1}\n' "$(seq 30 | tr -d '\n')$(seq 30 | tr -d '\n')" >"$tmp/ask"
+ask "$train" "$tmp/run.yaml" --answer "$tmp/ask" --temperature 0
+is "a prompt of 102 tokens before a window of 64" "$(field 1 left_out)" 48
+printf '{"prompt": "The "}\n{"prompt": "The "}\n{"prompt": "The "}\n' >"$tmp/twice"
+for seed in 3 4; do
+    "$train" "$tmp/run.yaml" --answer "$tmp/twice" --temperature 1.5 --seed $seed --tokens 40 2>/dev/null
+done >"$tmp/out"
+is "other seeds draw others in each line" "$(sort -u "$tmp/out" | wc -l | tr -d ' ')" 6
+printf '{"prompt": "a"}\n{"prompt": ""}\n' >"$tmp/bad"
+run mpi 2 "$train" "$tmp/run.yaml" --answer "$tmp/bad"
+is "two ranks: one sentence" "$rc$out $(printf '%s\n' "$err" | grep -c 'bad:')" "2 1"
 printf '\n\n' >"$tmp/bad"
 run "$train" "$tmp/run.yaml" --answer "$tmp/bad"
 is "no line: refused" "$rc $(printf '%s\n' "$err" | tail -n 1 | sed 's/.*: //')" "2 there is no request in it"
+run mpi 7 "$train" "$tmp/run.yaml" --answer "$tmp/ask"
+like "a number of ranks" "$err" '^--answer: 4 heads and 2 layers are not shared out over 7 ranks'
 run "$train" "$tmp/run.yaml" --answer "$tmp/none"
 is "no file: refused" "$rc$out" 2
 run sh -c "\"$train\" \"$tmp/run.yaml\" --answer \"$tmp/ask\" --temperature 0 >/dev/full"
 is "what cannot be written is an error" "$rc" 1
 like "and said" "$err" '^--answer: stdout cannot be written: '
+run sh -c "tests/mpi/run -n 2 sh -c '\"$train\" \"$tmp/run.yaml\" --answer \"$tmp/ask\" --temperature 0 >/dev/full'"
+is "by two ranks, too" "$rc$(printf '%s\n' "$err" | grep -c 'stdout cannot be written')" 11
 run sh -c "\"$train\" \"$tmp/run.yaml\" --generate a --tokens 3 >/dev/full"
 is "as with --generate" "$rc" 1
 
@@ -114,4 +133,16 @@ printf '{"prompt": "sennit", "tokens": 20}\n' >"$tmp/ask"
 ask "$train" "$tmp/run.yaml" --answer "$tmp/ask" --temperature 0 --tokenizer "$tmp/tokenizer.json"
 "$train" "$tmp/run.yaml" --generate sennit --tokens 20 --temperature 0 --tokenizer "$tmp/tokenizer.json" 2>/dev/null >"$tmp/text"
 is "a tokenizer: the text that --generate writes" "sennit$(field 1 text | sed 's/^"//; s/"$//')" "$(tr '\n' '~' <"$tmp/text" | sed 's/~$//; s/~/\\n/g')"
+# Characters over several tokens: half of one ends the prompt, and the answer begins behind what tokens alone tell.
+printf '{"prompt": "\303\251\342\202\254", "tokens": 3}\n' >"$tmp/ask"
+sed -i 's/^  vocab: 400/  vocab: 400\n  init_std: 0.3/' "$tmp/run.yaml"
+for until in '' ', "until": "e"'; do
+    for last in 195 226 130 169; do
+        printf '{"prompt": [72, %s], "tokens": 40%s}\n' "$last" "$until"
+    done
+done >"$tmp/ask"
+ask "$train" "$tmp/run.yaml" --answer "$tmp/ask" --temperature 1.5 --tokenizer "$tmp/tokenizer.json"
+is "halves of characters" "$rc $(wc -l <"$tmp/out" | tr -d ' ')" "0 8"
+ok "answers are whole characters" python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]' "$tmp/out"
+is "and end before what ends them" "$(tail -n 4 "$tmp/out" | sed 's/"tokens".*//; s/"text"//' | grep -c e)" 0
 tap_done

@@ -198,6 +198,9 @@ refused "generate: text where ids are wanted" \
     "^--generate: 'Hello' is no token; with a vocabulary of 512 the prompt is token ids with blanks between them, such as \"72 101\"" \
     "$train" "$tmp/ids.yaml" --generate Hello
 is "generate: and writes nothing" "$out" ''
+for bad in 72,101 72X 72. -1; do
+    refused "generate: $bad" "^--generate: '$bad' is no token; " "$train" "$tmp/ids.yaml" --generate "$bad"
+done
 refused "generate: half of a list" "^--generate: '1x' is no token" "$train" "$tmp/ids.yaml" --generate '72 1x 3'
 refused "generate: an id that the model does not know" 'token 2 of the prompt is 512; this model knows 0..511' \
     "$train" "$tmp/ids.yaml" --generate '72 512'

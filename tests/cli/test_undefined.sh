@@ -133,8 +133,8 @@ steps=6 every=2 eval_every=2 batch=4 eval_sequences=4 run_file "$tmp/one.yaml" "
 try "one rank" "$train" "$tmp/one.yaml" --stop-after 2
 try "one rank goes on" "$train" "$tmp/one.yaml"
 try "it writes" "$train" "$tmp/one.yaml" --generate 'the '
-printf '{"prompt": "the ", "until": ["\\n", "e"], "tokens": 9, "id": [1]}\n{"prompt": [1, 200]}\n' >"$tmp/prompts"
-try "it answers" "$train" "$tmp/one.yaml" --answer "$tmp/prompts" --tokens 20
+printf '{"prompt": "the ", "until": ["\\n", "e"], "tokens": 9, "id": [1]}\n{"prompt": [1, 200]}\n' >"$tmp/asked"
+try "it answers" "$train" "$tmp/one.yaml" --answer "$tmp/asked" --tokens 20
 for layout in 'data: 2, zero: 3' 'tensor: 2, recompute: full' 'pipeline: 2, schedule: zero-bubble' 'context: 2' \
     'data: 2, compress: {data: int8}'; do
     sed "s,$tmp/one,$tmp/two,; s/^layout: {/&$layout, /" "$tmp/one.yaml" >"$tmp/two.yaml"
