@@ -145,7 +145,7 @@ static void json_sparse(struct sn_str *out, const struct sn_job *j)
 {
     struct sn_sparsity x = {0};
     if (j)
-        sn_model_sparsity(&x, j->model, &j->config->model);
+        sn_model_sparsity(&x, j->model, j->config);
     if (x.matrices > 0)
         sn_str_add(out,
                    "\"sparse\": {\"matrices\": %d, \"values\": %lld, \"kept\": %lld, "
@@ -167,7 +167,7 @@ static void json_curriculum(struct sn_str *out, const struct sn_job *j)
                    "%s{\"length\": %d, \"first_step\": %lld, \"last_step\": %lld, "
                    "\"flops_per_token\": %.9g}",
                    k ? ", " : "", length, (long long)first, (long long)last,
-                   sn_model_flops_of_length(j->model, &j->config->model, length));
+                   sn_model_flops_of_length(j->model, j->config, length));
     }
     sn_str_add(out, "], ");
 }

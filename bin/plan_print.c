@@ -168,11 +168,13 @@ static void text_ramp(const struct sn_plan_report *r)
 
 static void text_documents(const struct sn_config *c)
 {
-    if (c->data.document_length + c->data.prefix_length == 0)
+    int64_t prompt = sn_model_expected_prompt(c);
+    if (c->data.document_length == 0 && prompt == 0)
         return;
-    (void)printf("documents of %d tokens, %d of them prompt: a token sees %.4g keys in the mean\n",
-                 c->data.document_length > 0 ? c->data.document_length : c->model.seq,
-                 c->data.prefix_length, sn_model_expected_keys(c, 0));
+    (void)printf(
+        "documents of %d tokens, %lld of them prompt: a token sees %.4g keys in the mean\n",
+        c->data.document_length > 0 ? c->data.document_length : c->model.seq, (long long)prompt,
+        sn_model_expected_keys(c, c->model.seq, 0));
 }
 
 /* What attention sees in the first steps. */
@@ -185,14 +187,14 @@ static void text_curriculum(const struct sn_job *j)
         if (first <= last)
             (void)printf("steps %lld..%lld: samples in pieces of %d tokens, %.4g FLOPs per token\n",
                          (long long)first, (long long)last, length,
-                         sn_model_flops_of_length(j->model, &j->config->model, length));
+                         sn_model_flops_of_length(j->model, j->config, length));
     }
 }
 
 static void text_sparse(const struct sn_job *j)
 {
     struct sn_sparsity x;
-    sn_model_sparsity(&x, j->model, &j->config->model);
+    sn_model_sparsity(&x, j->model, j->config);
     if (x.matrices > 0)
         (void)printf(
             "sparse: %d matrices of %lld values, at most %lld of them not 0; %.1f %% of the "

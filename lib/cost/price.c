@@ -43,9 +43,8 @@ void sn_pricer_init(struct sn_pricer *out, const struct sn_machine *m, const str
     *out = (struct sn_pricer){
         .machine = m, .software = s, .precision = j->dtype, .grid = j->grid, .threads = j->threads};
     for (int k = 0; k < 2; k++) {
-        int64_t window = k ? j->config->model.sliding_window : 0;
-        out->seen[k] =
-            sn_model_expected_keys(j->config, window) / sn_mask_keys(j->config->model.seq, window);
+        int64_t seq = j->config->model.seq, window = k ? j->config->model.sliding_window : 0;
+        out->seen[k] = sn_model_expected_keys(j->config, seq, window) / sn_mask_keys(seq, window);
     }
     for (int q = 0; q < SN_NGROUPS; q++)
         sn_span_of(&out->span[q], m, &j->grid, (enum sn_group)q);
@@ -290,6 +289,19 @@ static double kept_scores(const struct sn_pricer *p, const struct work *w, const
            bytes / (d->bandwidth * or_one(d->moved[SN_MOVED_ELEMENTWISE]));
 }
 
+/* Attention of a share of the causal pairs, beyond its overhead. Machines measure all of these, and say by how much
+ * the formula errs. */
+static double attention_seen(const struct sn_machine_device *d, const struct work *w, double seen)
+{
+    double seconds = on_machine(d, w) - d->overhead, all = formula(d, w);
+    if (seen == 1 || !(all > 0) || !isfinite(all))
+        return seconds;
+    struct work part = *w;
+    part.flops *= seen;
+    part.seq = (int64_t)fmax(1, seen * (double)w->seq);
+    return seconds * formula(d, &part) / all;
+}
+
 static double attention(const struct sn_pricer *p, const struct work *w, const struct sn_op *op)
 {
     const struct sn_software *s = p->software;
@@ -298,10 +310,8 @@ static double attention(const struct sn_pricer *p, const struct work *w, const s
     bool keeps = s->attention == SN_ATTENTION_FUSED || s->attention == SN_ATTENTION_TORCH;
     double factor = (forward ? s->attention_forward : s->attention_backward)[s->attention];
     double seen = or_one(p->seen[op->attr.attention.window > 0]);
-    struct work part = *w; /* scores that are kept are computed whole */
-    part.flops *= seen;
-    part.seq = (int64_t)fmax(1, seen * (double)w->seq);
-    double seconds = keeps ? kept_scores(p, w, op) : on_machine(d, &part) - d->overhead;
+    /* Scores that are kept are computed whole. */
+    double seconds = keeps ? kept_scores(p, w, op) : attention_seen(d, w, seen);
     /* Once a layer and pass; of a ring of contexts, with the own keys. */
     double fixed =
         op->attr.position.key_rank == op->attr.position.context_rank ? s->layer_fixed : 0;

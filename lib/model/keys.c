@@ -9,11 +9,12 @@
  *                                  P^2 / 2 L              q >= P
  *
  * With P = L that is what a causal document gives. A prefix of P tokens adds as much with its own P: of it those behind
- * a query are as many as those before. The mean is that over p = 0 .. S.
+ * a query are as many as those before. The mean is that over p = 0 .. S. Pieces of a curriculum are shorter samples.
  */
 #include "lib/model/model.h"
 
 #include "kernels/mask.h"
+#include "lib/config/prompt.h"
 
 #include <math.h>
 
@@ -30,18 +31,35 @@ static double area(double q, double p, double length)
     return p * p * p / (3 * length) + (q - p) * p * p / (2 * length);
 }
 
-static double mean_of(const struct sn_config *c, double p, int64_t window)
+static double mean_of(double s, double p, double length, int64_t window)
 {
-    double s = (double)c->model.seq, length = (double)c->data.document_length;
     double q = window > 0 ? fmin((double)window, s) : s;
     return (area(q, p, length) + (s - q) * before(q, p, length)) / s;
 }
 
-double sn_model_expected_keys(const struct sn_config *c, int64_t window)
+int64_t sn_model_expected_prompt(const struct sn_config *c)
 {
-    int64_t length = c->data.document_length, prefix = c->data.prefix_length;
-    if (length > 0)
-        return mean_of(c, (double)length, window) + mean_of(c, (double)prefix, window);
-    double more = (double)prefix * sn_mask_keys(prefix, window) / (double)c->model.seq;
-    return sn_mask_keys(c->model.seq, window) + more;
+    int64_t places = c->data.prefix == SN_PREFIX_PROMPT ? sn_prompt_positions(&c->train.prompt) : 0;
+    return c->data.prefix_length > places ? c->data.prefix_length : places;
+}
+
+/* Of a piece of n tokens; without documents what is causal of it. */
+static double of_piece(const struct sn_config *c, int64_t n, int64_t window)
+{
+    double length = (double)c->data.document_length;
+    if (length <= 0)
+        return sn_mask_keys(n, window);
+    return mean_of((double)n, length, length, window) +
+           mean_of((double)n, (double)c->data.prefix_length, length, window);
+}
+
+double sn_model_expected_keys(const struct sn_config *c, int64_t length, int64_t window)
+{
+    int64_t seq = c->model.seq, rest = seq % length, prompt = sn_model_expected_prompt(c);
+    double keys = of_piece(c, length, window);
+    if (rest > 0)
+        keys += (of_piece(c, rest, window) - keys) * (double)rest / (double)seq;
+    if (c->data.document_length == 0 && prompt > 0) /* at the begin of the sample */
+        keys += (double)prompt * sn_mask_keys_cut(prompt, length, window) / (double)seq;
+    return keys;
 }

@@ -327,11 +327,10 @@ double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_co
     return flops(m, c, (const double[2]){keys, window_keys}, false);
 }
 
-double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
-                                int64_t length)
+double sn_model_flops_of_length(const struct sn_model *m, const struct sn_config *c, int64_t length)
 {
-    return sn_model_flops_of_keys(m, c, sn_mask_keys_cut(c->seq, length, 0),
-                                  sn_mask_keys_cut(c->seq, length, c->sliding_window));
+    return sn_model_flops_of_keys(m, &c->model, sn_model_expected_keys(c, length, 0),
+                                  sn_model_expected_keys(c, length, c->model.sliding_window));
 }
 
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c)
@@ -339,11 +338,12 @@ double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_c
     return flops(m, c, (const double[2]){c->seq, c->seq}, false);
 }
 
-void sn_model_sparsity(struct sn_sparsity *out, const struct sn_model *m,
-                       const struct sn_model_config *c)
+void sn_model_sparsity(struct sn_sparsity *out, const struct sn_model *m, const struct sn_config *c)
 {
-    const double keys[2] = {sn_mask_keys(c->seq, 0), sn_mask_keys(c->seq, c->sliding_window)};
-    *out = (struct sn_sparsity){.flops = flops(m, c, keys, true) / flops(m, c, keys, false)};
+    const double keys[2] = {sn_model_expected_keys(c, c->model.seq, 0),
+                            sn_model_expected_keys(c, c->model.seq, c->model.sliding_window)};
+    *out = (struct sn_sparsity){.flops = flops(m, &c->model, keys, true) /
+                                         flops(m, &c->model, keys, false)};
     for (int i = 0; i < m->n_params; i++) {
         const struct sn_param *p = &m->params[i];
         if (p->keep == 0)

@@ -128,12 +128,16 @@ double sn_model_flops_per_token(const struct sn_model *m, const struct sn_model_
 double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_config *c,
                               double keys, double window_keys);
 /* Keys that a token sees on average as far as the run file tells (keys.c): of documents and prompts as long as
- * data.document_length and data.prefix_length say, else of whole causal samples. window 0: none. */
-double sn_model_expected_keys(const struct sn_config *c, int64_t window);
-/* The same where samples are cut into pieces of `length` tokens (data.curriculum). */
-double sn_model_flops_of_length(const struct sn_model *m, const struct sn_model_config *c,
+ * data.document_length and data.prefix_length say, else of whole causal samples; where these are cut into pieces of
+ * `length` tokens (data.curriculum), 1 .. model.seq, which is whole. window 0: none. */
+double sn_model_expected_keys(const struct sn_config *c, int64_t length, int64_t window);
+/* Tokens of a document's prompt that is seen in both directions: data.prefix_length, and no fewer than train.prompt
+ * fills. */
+int64_t sn_model_expected_prompt(const struct sn_config *c);
+/* FLOPs per token of such keys. */
+double sn_model_flops_of_length(const struct sn_model *m, const struct sn_config *c,
                                 int64_t length);
-/* The same with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
+/* FLOPs per token with all of the scores counted, masked or not, 6 N + 12 L C T: as nanoGPT and llm.c count (PaLM,
  * appendix B), whose MFU is the larger for the same speed. */
 double sn_model_flops_uncausal(const struct sn_model *m, const struct sn_model_config *c);
 
@@ -144,7 +148,7 @@ struct sn_sparsity {
     double flops;         /* share of the model's FLOPs in which no factor is such a 0 */
 };
 void sn_model_sparsity(struct sn_sparsity *out, const struct sn_model *m,
-                       const struct sn_model_config *c);
+                       const struct sn_config *c);
 
 /* What stands for a logit that the head gives: it, or less where the model has a cap. */
 double sn_model_logit(const struct sn_model_config *c, float z);

@@ -97,8 +97,7 @@ static void add_time(struct sn_plan *out, const struct sn_stages *s, const struc
     out->tokens_per_s = sim->step > 0 ? tokens / sim->step : 0;
     out->codecs = seconds_of(codes, s->job[sim->longest], p);
     out->again = seconds_of(is_again, s->job[sim->longest], p);
-    double flops = sn_model_flops_of_keys(j->model, &c->model, sn_model_expected_keys(c, 0),
-                                          sn_model_expected_keys(c, c->model.sliding_window));
+    double flops = sn_model_flops_of_length(j->model, c, c->model.seq);
     out->mfu = peak > 0 ? out->tokens_per_s * flops / peak : 0;
     out->mfu_uncausal =
         peak > 0 ? out->tokens_per_s * sn_model_flops_uncausal(j->model, &c->model) / peak : 0;

@@ -85,7 +85,7 @@ static enum sn_status check_moments(const struct sn_trainer *t, struct sn_err *e
 static enum sn_status judge(const struct sn_trainer *t, int64_t found, struct sn_err *err)
 {
     struct sn_sparsity x;
-    sn_model_sparsity(&x, t->model, &t->env.config->model);
+    sn_model_sparsity(&x, t->model, t->env.config);
     if (found > x.kept)
         return sn_fail(err, SN_EINPUT,
                        "train.sparse.density: %lld of %lld values of the targets are not 0, and "
