@@ -84,6 +84,25 @@ static enum sn_status blocks_fit_context(const struct sn_config *c, const struct
         context, c->model.seq, block, c->model.seq / block);
 }
 
+/* Slices of rows are whole blocks, too, where ranks multiply them by whole weights: those of model.mtp
+ * between blocks. */
+static enum sn_status blocks_fit_slices(const struct sn_config *c, const struct sn_settings *s,
+                                        struct sn_err *err)
+{
+    const struct sn_layout_config *l = &c->layout;
+    int block = sn_config_token_block(c);
+    if (c->model.mtp == 0 || l->tensor == 1 || !l->sequence_parallel ||
+        sn_config_tokens(c) % ((int64_t)l->tensor * l->tensor_pieces * block) == 0)
+        return SN_OK;
+    return sn_settings_fail(
+        s, "layout.tensor", err,
+        "%d ranks slice %lld tokens (micro_batch x seq / context%s) into less than whole blocks of %d, "
+        "which run.bits: all and model.mtp need; use fewer ranks, another micro_batch, "
+        "sequence_parallel: false, or bits: layout",
+        l->tensor, (long long)sn_config_tokens(c) / l->tensor_pieces,
+        l->tensor_pieces > 1 ? " / tensor_pieces" : "", block);
+}
+
 /* What stands against it: the key, and what it says. */
 struct obstacle {
     bool is_there;
@@ -135,5 +154,6 @@ enum sn_status sn_rule_bits(const struct sn_config *c, const struct sn_settings 
     if (!sn_config_exact(c))
         return SN_OK;
     SN_TRY(terms_fit_tensor(c, s, err));
-    return blocks_fit_context(c, s, err);
+    SN_TRY(blocks_fit_context(c, s, err));
+    return blocks_fit_slices(c, s, err);
 }

@@ -104,6 +104,12 @@ static enum sn_status router_fits(const struct sn_config *c, const struct sn_set
     if (!sigmoid && x->router != SN_ROUTER_SOFTMAX && (x->groups > 1 || x->route_scale != 1))
         return sn_settings_fail(s, x->groups > 1 ? "model.experts.groups" : "model.experts.route_scale",
                                 err, "is built for router: softmax and sigmoid; want 1, or one of them");
+    if (x->unnormalised && sn_settings_own(s, "model.experts.unnormalised") &&
+        (x->router == SN_ROUTER_DENSE || x->router == SN_ROUTER_SPARSEMIXER))
+        return sn_settings_fail(s, "model.experts.unnormalised", err,
+                                "has no effect with router: %s; want router: softmax or sigmoid, or "
+                                "leave it out",
+                                x->router == SN_ROUTER_DENSE ? "dense" : "sparsemixer");
     if (x->count % x->groups)
         return sn_settings_fail(s, "model.experts.groups", err,
                                 "%d does not divide model.experts.count (%d); nearest that do: %s",

@@ -12,6 +12,12 @@ equal() { # name ranks layout
     is "the bits of one rank: $1" "$hash" "$one"
 }
 
+equal_deeper() { # of model.mtp: name ranks layout
+    equal "$@"
+    bits_diff one "$1"
+    is "and of blocks of model.mtp: $1" "$rc" 0
+}
+
 for family in llama gpt2; do
     bits_run "$family" 1 ''
     one=$hash
@@ -32,9 +38,9 @@ equal_at_first=$one
 bits_run one 1 ''
 one=$hash
 ok "families differ" test "$one" != "$equal_at_first"
-equal tensor-4 4 'tensor: 4, sequence_parallel: false, recompute: selective'
-equal context-2 4 'context: 2, context_kind: all-to-all, tensor: 2, micro_batch: 2'
-equal zero-3 2 'data: 2, zero: 3, recompute: full'
+equal_deeper tensor-4 4 'tensor: 4, sequence_parallel: false, recompute: selective'
+equal_deeper context-2 4 'context: 2, context_kind: all-to-all, tensor: 2, micro_batch: 2'
+equal_deeper zero-3 2 'data: 2, zero: 3, recompute: full'
 
 # Shrink and regrow: steps 1 and 2 on 4 ranks, 3 and 4 on 3, the rest on 2.
 part() { # ranks layout stop
@@ -47,6 +53,8 @@ part 2 'pipeline: 2, micro_batch: 3'
 is "the last part ends" "$rc" 0
 bits_hash "$tmp/elastic"
 is "the bits of one rank: shrunk and grown" "$hash" "$one"
+bits_diff one elastic
+is "and of blocks of model.mtp: shrunk and grown" "$rc" 0
 
 # The default is as ever: layouts differ, and the option is what makes them equal.
 bits=layout model=''

@@ -10,7 +10,7 @@ steps=${STEPS:-100} batch=48 layers=4 heads=16 kv_heads=16 ffn=128 seq=32
 cat docs/STYLE.md LICENSE docs/*.md >"$tmp/text"
 "$BUILD/bin/sennit-data" build --text "$tmp/text" -o "$tmp/tok" >/dev/null
 families=$*
-count=0 before=
+count=0 before= first=none
 
 check() { # family ranks key=value...
     kind=$1 family=$1 ranks=$2
@@ -36,12 +36,17 @@ check() { # family ranks key=value...
         bits_run "$name" "$ranks" "$keys"
     fi
     if [ "$kind" != "$before" ]; then
-        before=$kind one=$hash
+        rm -rf "${tmp:?}/$first"
+        before=$kind one=$hash first=$name
         ok "$kind: $hash" test "$hash" != failed
     else
         is "$kind on $ranks: ${keys:-one rank}${resumes:+, then on one rank}" "$hash" "$one"
+        [ "$kind" != mtp ] || {
+            bits_diff "$first" "$name"
+            is "and with blocks of model.mtp" "$rc" 0
+        }
+        rm -rf "${tmp:?}/$name"
     fi
-    rm -rf "${tmp:?}/$name"
 }
 
 while read -r family rest; do

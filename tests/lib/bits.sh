@@ -24,6 +24,11 @@ bits_hash() { # output
     hash=${hash%% *}
 }
 
+# Two runs' newest checkpoints, blocks of model.mtp included: $rc is 0 if no bit differs.
+bits_diff() { # name name
+    run "$BUILD/bin/sennit-convert" --diff "$tmp/$1/ckpt" "$tmp/$2/ckpt"
+}
+
 # Trains LAYOUT on RANKS ranks: $hash is of its weights.
 bits_run() { # name ranks layout
     bits_file "$tmp/$1.yaml" "$tmp/$1" "$3"

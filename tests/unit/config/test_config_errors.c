@@ -282,6 +282,12 @@ static const struct {
     {MIXTRAL ", experts: {count: 8, router: dense, route_scale: 2}}\n" TRAIN "}\n",
      "run.yaml:1:140: model.experts.route_scale: is built for router: softmax and sigmoid; want 1, or "
      "one of them"},
+    {MIXTRAL ", experts: {count: 8, router: dense, unnormalised: true}}\n" TRAIN "}\n",
+     "run.yaml:1:141: model.experts.unnormalised: has no effect with router: dense; want router: softmax "
+     "or sigmoid, or leave it out"},
+    {MIXTRAL ", experts: {count: 8, router: sparsemixer, unnormalised: true}}\n" TRAIN "}\n",
+     "run.yaml:1:147: model.experts.unnormalised: has no effect with router: sparsemixer; want router: "
+     "softmax or sigmoid, or leave it out"},
     {"model: {family: dots1, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, router: softmax}}\n" TRAIN "}\n",
      "run.yaml:1:115: model.experts.router: family dots1 routes by sigmoids; want sigmoid, or leave it out"},
     {"model: {family: dots1, layers: 2, hidden: 64, heads: 4, ffn: 96, vocab: 256, seq: 64, experts: {count: 8, bias: none}}\n" TRAIN "}\n",

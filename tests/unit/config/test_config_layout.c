@@ -7,6 +7,9 @@
 #define NEOX                                                                                       \
     "model: {family: gpt-neox, layers: 8, hidden: 96, heads: 12, rotary_pct: 1, vocab: 250, "      \
     "seq: 96}\n"
+#define DEEPER                                                                                     \
+    "model: {family: llama, layers: 2, hidden: 64, heads: 8, kv_heads: 8, ffn: 128, vocab: 256, "  \
+    "seq: 32, mtp: 1}\n"
 #define GROUPED                                                                                    \
     "model: {family: llama, layers: 8, hidden: 96, heads: 12, kv_heads: 4, ffn: 100, vocab: 250, " \
     "seq: 96}\n"
@@ -238,6 +241,14 @@ static const struct {
      "(layout.expert_tokens, expert_tensor) yet; use 1"},
     {NEOX TRAIN "layout: {tensor_x: 2}\nrun: {bits: all}\n",
      "run.yaml:3:20: layout.tensor_x: 2 does not go with run.bits: all yet; use 1"},
+    {DEEPER TRAIN "layout: {tensor: 8}\nrun: {bits: all, backend: cpu}\n",
+     "run.yaml:3:18: layout.tensor: 8 ranks slice 32 tokens (micro_batch x seq / context) into less than "
+     "whole blocks of 8, which run.bits: all and model.mtp need; use fewer ranks, another micro_batch, "
+     "sequence_parallel: false, or bits: layout"},
+    {DEEPER TRAIN "layout: {tensor: 4, tensor_pieces: 2, overlap: auto}\nrun: {bits: all, backend: cpu}\n",
+     "run.yaml:3:18: layout.tensor: 4 ranks slice 16 tokens (micro_batch x seq / context / tensor_pieces) "
+     "into less than whole blocks of 8, which run.bits: all and model.mtp need; use fewer ranks, another "
+     "micro_batch, sequence_parallel: false, or bits: layout"},
     {NEOX "train: {steps: 200, global_batch: 32, precision: bf16, fp8: tensorwise}\n"
      "layout: {tensor_x: 2}\n",
      "run.yaml:3:20: layout.tensor_x: 2 does not go with train.fp8 yet; use 1"},
