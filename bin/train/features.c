@@ -2,6 +2,8 @@
 
 #include "lib/base/mem.h"
 
+#include <string.h>
+
 enum sn_status sn_train_features_check(const struct sn_config *c, const char *option,
                                        const char *path, struct sn_err *err)
 {
@@ -17,6 +19,20 @@ enum sn_status sn_train_features_check(const struct sn_config *c, const char *op
                    option, rows);
 }
 
+/* The ending may be left out. */
+static enum sn_status open_named(struct sn_train_features *f, const char *path,
+                                 struct sn_features_shape want, struct sn_err *err)
+{
+    size_t n = strlen(path);
+    bool is_whole = n > 4 && strcmp(path + n - 4, ".npy") == 0;
+    char *whole = sn_format("%s%s", path, is_whole ? "" : ".npy");
+    if (!whole)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
+    enum sn_status st = sn_features_open(&f->file, whole, want, NULL, err);
+    sn_free(whole);
+    return st;
+}
+
 enum sn_status sn_train_features_open(struct sn_train_features *f, const struct sn_config *c,
                                       const char *path, struct sn_err *err)
 {
@@ -24,7 +40,7 @@ enum sn_status sn_train_features_open(struct sn_train_features *f, const struct 
     struct sn_features_shape want = {sn_prompt_entry(p), p->size};
     if (!path)
         return SN_OK;
-    SN_TRY(sn_features_open(&f->file, path, want, NULL, err));
+    SN_TRY(open_named(f, path, want, err));
     f->n = sn_features_entries(f->file);
     f->entry = sn_alloc_n((size_t)(want.rows * want.size), sizeof(*f->entry));
     if (!f->entry)

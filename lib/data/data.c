@@ -39,6 +39,11 @@ size_t sn_data_prefix_length(const char *prefix)
     return has_suffix ? n - 4 : n;
 }
 
+char *sn_data_file_path(const char *prefix, const char *suffix)
+{
+    return sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
+}
+
 enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum)
 {
     char text[128];
@@ -68,10 +73,7 @@ enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const c
                            const char *hint, struct sn_open_files *files, int *keep,
                            struct sn_err *err)
 {
-    size_t n = strlen(prefix), k = strlen(suffix);
-    bool is_whole = n > k + 1 && prefix[n - k - 1] == '.' && strcmp(prefix + n - k, suffix) == 0;
-    n = is_whole ? n - k - 1 : sn_data_prefix_length(prefix);
-    m->path = sn_format("%.*s.%s", (int)n, prefix, suffix);
+    m->path = suffix ? sn_data_file_path(prefix, suffix) : sn_format("%s", prefix);
     if (!m->path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
     struct stat info;
@@ -156,7 +158,12 @@ enum sn_status sn_data_open_mask(struct sn_data *d, struct sn_open_files *files,
 enum sn_status sn_data_open_features(struct sn_data *d, struct sn_features_shape want,
                                      struct sn_open_files *files, struct sn_err *err)
 {
-    return sn_features_open(&d->features, d->bin.path, want, files, err);
+    char *path = sn_data_file_path(d->bin.path, "npy");
+    if (!path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open its features", d->bin.path);
+    enum sn_status st = sn_features_open(&d->features, path, want, files, err);
+    sn_free(path);
+    return st;
 }
 
 const struct sn_features *sn_data_features(const struct sn_data *d)

@@ -16,7 +16,7 @@ enum sn_status sn_data_file_create(struct sn_data_file *f, const char *prefix, c
                                    struct sn_err *err)
 {
     int n = (int)sn_data_prefix_length(prefix);
-    f->path = sn_format("%.*s.%s", n, prefix, suffix);
+    f->path = sn_data_file_path(prefix, suffix);
     f->temporary = sn_format("%.*s.%s.tmp.%ld", n, prefix, suffix, (long)getpid());
     f->buffer = sn_alloc(SN_DATA_BUFFER);
     if (!f->path || !f->temporary || !f->buffer)

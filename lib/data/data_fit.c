@@ -65,7 +65,7 @@ static enum sn_status check_valid(const struct sn_data_fit *f, const struct sn_c
 
 static bool exists(const char *prefix, const char *suffix, bool *known)
 {
-    char *path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, suffix);
+    char *path = sn_data_file_path(prefix, suffix);
     bool there = path && access(path, F_OK) == 0;
     *known = *known && path;
     sn_free(path);

@@ -70,6 +70,8 @@ static inline int64_t sn_token_load(int code, const unsigned char *p)
 
 /* Length of PREFIX without a final ".bin" or ".idx". */
 size_t sn_data_prefix_length(const char *prefix);
+/* PREFIX.SUFFIX, as all of a prefix are named; the caller's to free. NULL: no memory. */
+char *sn_data_file_path(const char *prefix, const char *suffix);
 /* Sentence for a file that could not be read (bad input, when its name is to blame);
  * sn_write_fail has those for writing. */
 enum sn_status sn_data_read_fail(struct sn_err *err, const char *path, int errnum);
@@ -79,8 +81,9 @@ struct sn_data_mapped {
     unsigned char *bytes; /* NULL for an empty file */
     size_t len;
 };
-/* Map PREFIX.SUFFIX for reading, opened as sn_open_files_get does; `hint` says what would work where there
- * is no such file. *m is zero; unmap it in any case. *fd (NULL: nobody wants it) is the caller's to close. */
+/* Map PREFIX.SUFFIX (suffix NULL: the file of this very name) for reading, opened as sn_open_files_get does;
+ * `hint` says what would work where there is no such file. *m is zero; unmap it in any case. *fd (NULL: nobody
+ * wants it) is the caller's to close. */
 enum sn_status sn_data_map(struct sn_data_mapped *m, const char *prefix, const char *suffix,
                            const char *hint, struct sn_open_files *files, int *fd,
                            struct sn_err *err);

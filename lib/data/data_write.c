@@ -336,16 +336,19 @@ static void sync_folder(const char *path)
 }
 
 /* They may be somebody's work of hours, so they stay; a run sees whether they are as many. */
-static void tell_of_features(const struct sn_data_writer *w)
+static enum sn_status tell_of_features(const struct sn_data_writer *w, struct sn_err *err)
 {
     struct sn_data_info info;
+    char *path;
     sn_data_writer_info(w, &info);
-    if (sn_features_exist(w->bin.path))
+    SN_TRY(sn_features_find(&path, w->bin.path, err));
+    if (path)
         sn_log(SN_LOG_WARN,
-               "%.*s.npy: was there before these tokens; its entries are taken for those of their %lld documents, "
+               "%s: was there before these tokens; its entries are taken for those of their %lld documents, "
                "in this order, so write it anew if it is of others",
-               (int)sn_data_prefix_length(w->bin.path), w->bin.path,
-               (long long)info.documents);
+               path, (long long)info.documents);
+    sn_free(path);
+    return SN_OK;
 }
 
 /* The mask goes first, which older tokens do not fit; then the .bin: without its index nobody opens
@@ -353,6 +356,7 @@ static void tell_of_features(const struct sn_data_writer *w)
 enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *err)
 {
     SN_TRY(sn_data_writer_seal(w, err));
+    SN_TRY(tell_of_features(w, err));
     SN_TRY(w->mask ? sn_data_mask_writer_publish(w->mask, err)
                    : sn_data_mask_remove(w->bin.path, err));
     SN_TRY(sn_data_file_publish(&w->bin, err));
@@ -362,7 +366,6 @@ enum sn_status sn_data_writer_finish(struct sn_data_writer *w, struct sn_err *er
         return st;
     }
     sync_folder(w->idx.path);
-    tell_of_features(w);
     return SN_OK;
 }
 

@@ -121,16 +121,16 @@ enum sn_status sn_features_check(struct sn_features_layout *out, const void *byt
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-enum sn_status sn_features_open(struct sn_features **out, const char *prefix,
+enum sn_status sn_features_open(struct sn_features **out, const char *path,
                                 struct sn_features_shape want, struct sn_open_files *files,
                                 struct sn_err *err)
 {
     struct sn_features *f = sn_alloc(sizeof(*f));
     if (!f)
-        return sn_fail(err, SN_ENOMEM, "%s: no memory to open its features", prefix);
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
     f->shape = want;
     enum sn_status st =
-        sn_data_map(&f->file, prefix, "npy",
+        sn_data_map(&f->file, path, NULL,
                     "train.prompt.rows reads what numpy.save(PREFIX.npy) wrote", files, NULL, err);
     if (st == SN_OK)
         st = sn_features_check(&f->layout, f->file.bytes, f->file.len, want, f->file.path, err);
@@ -142,12 +142,16 @@ enum sn_status sn_features_open(struct sn_features **out, const char *prefix,
     return SN_OK;
 }
 
-bool sn_features_exist(const char *prefix)
+enum sn_status sn_features_find(char **path, const char *prefix, struct sn_err *err)
 {
-    char *path = sn_format("%.*s.npy", (int)sn_data_prefix_length(prefix), prefix);
-    bool is_there = path && access(path, F_OK) == 0;
-    sn_free(path);
-    return is_there;
+    *path = sn_data_file_path(prefix, "npy");
+    if (!*path)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to look for its features", prefix);
+    if (access(*path, F_OK) == 0)
+        return SN_OK;
+    sn_free(*path);
+    *path = NULL;
+    return SN_OK;
 }
 
 void sn_features_close(struct sn_features *f)

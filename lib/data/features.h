@@ -24,9 +24,9 @@ struct sn_features_shape {
     int64_t rows, size;
 };
 
-/* Open PREFIX.npy, whose entries have this shape; `files` as for sn_data_open_shared. SN_EINPUT names the
+/* Open such a file, whose entries have this shape; `files` as for sn_data_open_shared. SN_EINPUT names the
  * file and what is wrong. Caller closes. */
-enum sn_status sn_features_open(struct sn_features **out, const char *prefix,
+enum sn_status sn_features_open(struct sn_features **out, const char *path,
                                 struct sn_features_shape want, struct sn_open_files *files,
                                 struct sn_err *err);
 void sn_features_close(struct sn_features *f); /* NULL is allowed */
@@ -35,8 +35,8 @@ const char *sn_features_path(const struct sn_features *f); /* borrowed */
 /* The rows x size numbers of an entry that is there. SN_EINPUT: one of them is not finite. */
 enum sn_status sn_features_read(const struct sn_features *f, int64_t entry, float *out,
                                 struct sn_err *err);
-/* Is there a PREFIX.npy? */
-bool sn_features_exist(const char *prefix);
+/* *path is that of the features beside these tokens, and the caller's to free; NULL: there are none. */
+enum sn_status sn_features_find(char **path, const char *prefix, struct sn_err *err);
 /* Check a file held in memory (what a test calls): *entries, and where the first begins. */
 struct sn_features_layout {
     int64_t entries;

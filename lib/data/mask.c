@@ -23,15 +23,10 @@ struct sn_data_mask {
     struct sn_data_mapped file;
 };
 
-static char *name_of(const char *prefix)
-{
-    return sn_format("%.*s.mask", (int)sn_data_prefix_length(prefix), prefix);
-}
-
 bool sn_data_mask_exists(const char *prefix)
 {
     struct stat info;
-    char *path = name_of(prefix);
+    char *path = sn_data_file_path(prefix, "mask");
     bool is_there = path && stat(path, &info) == 0;
     sn_free(path);
     return is_there;
@@ -280,7 +275,7 @@ enum sn_status sn_data_mask_writer_publish(struct sn_data_mask_writer *w, struct
 
 enum sn_status sn_data_mask_remove(const char *prefix, struct sn_err *err)
 {
-    char *path = name_of(prefix);
+    char *path = sn_data_file_path(prefix, "mask");
     if (!path)
         return sn_fail(err, SN_ENOMEM, "%s: no memory for a file name", prefix);
     bool is_gone = unlink(path) == 0 || errno == ENOENT;

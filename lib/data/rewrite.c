@@ -74,7 +74,7 @@ static enum sn_status merge(struct sn_rewriting *r, struct sn_err *err)
 static enum sn_status refuse_old(const struct sn_rewriting *r, const char *prefix, const char *end,
                                  struct sn_err *err)
 {
-    char *path = sn_format("%.*s.%s", (int)sn_data_prefix_length(prefix), prefix, end);
+    char *path = sn_data_file_path(prefix, end);
     if (!path)
         return no_memory(r, err);
     bool is_there = access(path, F_OK) == 0;
@@ -90,12 +90,16 @@ static enum sn_status refuse_old(const struct sn_rewriting *r, const char *prefi
 /* Documents in another order would have others' features. */
 static enum sn_status refuse_features(const char *prefix, struct sn_err *err)
 {
-    if (!sn_features_exist(prefix))
+    char *path;
+    SN_TRY(sn_features_find(&path, prefix, err));
+    if (!path)
         return SN_OK;
-    return sn_fail(err, SN_EINPUT,
-                   "%.*s.npy: features are of documents in their order, which would change; build "
-                   "tokens and features anew, or move it away",
-                   (int)sn_data_prefix_length(prefix), prefix);
+    (void)sn_fail(err, SN_EINPUT,
+                  "%s: features are of documents in their order, which would change; build "
+                  "tokens and features anew, or move it away",
+                  path);
+    sn_free(path);
+    return SN_EINPUT;
 }
 
 static enum sn_status open_part(struct sn_rewriting *r, int i, struct sn_err *err)

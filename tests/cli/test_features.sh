@@ -175,6 +175,7 @@ refused() { # what sentence option...
 refused "no file" '^--generate: its prompts are of features \(train.prompt.rows: 2\); want --features FILE.npy, an entry for each text$' --generate ''
 refused "no file to score" '^--score: its prompts are of features' --score "$tmp/ask"
 refused "a file that is missing" 'none.npy: there is no such file; ' --generate '' --features "$tmp/none.npy"
+refused "tokens for features" 'held.bin.npy: there is no such file; ' --generate '' --features "$tmp/held.bin"
 npy "$tmp/wide.npy" '12, 4, 4' "$(numbers 6)"
 refused "another shape" 'wide.npy: its shape is \(12, 4, 4\); train.prompt wants \(entries, 4, 8\)$' --generate '' --features "$tmp/wide.npy"
 sed 's/<f2/<i2/' "$tmp/held.npy" >"$tmp/whole.npy"

@@ -3,6 +3,7 @@
  */
 #include "lib/data/features.h"
 
+#include "lib/base/mem.h"
 #include "tests/lib/tap.h"
 
 #include <math.h>
@@ -95,7 +96,7 @@ static void numbers_are_read(void)
     }
     memcpy(x.bytes + x.len - 48 + 4 * 4, &nan_, 4);
     writes(path, &x);
-    tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_OK &&
+    tap_ok(sn_features_open(&f, path, two_by_three, NULL, &err) == SN_OK &&
                sn_features_entries(f) == 2 && sn_features_read(f, 1, out, &err) == SN_OK &&
                out[0] == 1.5f && out[5] == 6.5f,
            "float32: an entry is read as it is %s", err.text);
@@ -109,7 +110,7 @@ static void numbers_are_read(void)
     x.bytes[x.len - 11] = 0x3c; /* 1 */
     x.bytes[x.len - 1] = 0xb8;  /* -0.5 */
     writes(path, &x);
-    tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_OK &&
+    tap_ok(sn_features_open(&f, path, two_by_three, NULL, &err) == SN_OK &&
                sn_features_read(f, 0, out, &err) == SN_OK && out[0] == 1 && out[1] == 0 &&
                out[5] == -0.5f,
            "float16 is widened");
@@ -117,13 +118,19 @@ static void numbers_are_read(void)
     f = NULL;
     x.bytes[x.len - 5] = 0x7c; /* infinite */
     writes(path, &x);
-    tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_OK &&
+    tap_ok(sn_features_open(&f, path, two_by_three, NULL, &err) == SN_OK &&
                sn_features_read(f, 0, out, &err) == SN_EINPUT &&
                strstr(err.text, "x.npy: number 0 of row 1 of entry 0 is not finite; write it again"),
            "and infinity of it refused: %s", err.text);
     sn_features_close(f);
+    char *found = NULL;
+    tap_ok(sn_features_find(&found, prefix, &err) == SN_OK && found && strcmp(found, path) == 0,
+           "features of tokens are found beside them");
+    sn_free(found);
+    tap_ok(sn_features_find(&found, path, &err) == SN_OK && !found,
+           "tokens of a name that ends in .npy have others");
     (void)unlink(path);
-    tap_ok(sn_features_open(&f, prefix, two_by_three, NULL, &err) == SN_EINPUT &&
+    tap_ok(sn_features_open(&f, path, two_by_three, NULL, &err) == SN_EINPUT &&
                strstr(err.text, "train.prompt.rows reads what numpy.save(PREFIX.npy) wrote"),
            "a missing file: %s", err.text);
     (void)rmdir(dir);
