@@ -17,7 +17,7 @@ static enum sn_status add(struct sn_tiled *t, const struct sn_source *inner, int
 {
     const char *name = inner->tensors[from].name, *rest = "";
     struct sn_tensor_tile same = {.from = from, .rows = 1, .cols = 1, .divisor = 1};
-    int first = sn_tile_layer(name, &rest);
+    int first = sn_source_layer(name, &rest);
     if (first < 0 || (first >= m->layers && first < sn_model_blocks(m)))
         return sn_tiled_add(t, name, same, err);
     if (first >= m->layers || first % m->share_layers != 0)

@@ -25,7 +25,7 @@ enum sn_status sn_source_further(struct sn_source *out, struct sn_source *inner,
     for (int i = 0; i < inner->n_tensors && st == SN_OK; i++) {
         const char *rest;
         struct sn_tensor_tile same = {.from = i, .rows = 1, .cols = 1, .divisor = 1};
-        if (sn_tile_layer(inner->tensors[i].name, &rest) < sn_model_blocks(&c.model))
+        if (sn_source_layer(inner->tensors[i].name, &rest) < sn_model_blocks(&c.model))
             st = sn_tiled_add(t, inner->tensors[i].name, same, err);
     }
     char what[32];

@@ -39,7 +39,7 @@ static enum sn_status add(struct writing *w, int tensor, struct sn_err *err)
     if (strcmp(t->group, "model") != 0 || !sn_hf_is_adapter(t->name))
         return SN_OK;
     const char *rest;
-    if (sn_tile_layer(t->name, &rest) >= w->model->layers)
+    if (sn_source_layer(t->name, &rest) >= w->model->layers)
         return sn_fail(err, SN_EINPUT,
                        "%s: %s is of a block for multi-token prediction (model.mtp), which PEFT's models do not "
                        "have; drop those with --mtp 0",

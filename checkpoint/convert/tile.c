@@ -23,19 +23,6 @@
 
 enum { PARTS = 4 };
 
-int sn_tile_layer(const char *name, const char **rest)
-{
-    static const char prefix[] = "layers.";
-    size_t before = sizeof(prefix) - 1;
-    if (strncmp(name, prefix, before) != 0)
-        return -1;
-    size_t digits = strspn(name + before, "0123456789");
-    if (digits < 1 || digits > 6)
-        return -1;
-    *rest = name + before + digits;
-    return (int)strtol(name + before, NULL, 10);
-}
-
 struct entry {
     struct sn_source_tensor tensor;
     struct sn_tensor_tile tile;

@@ -9,9 +9,6 @@
 #include "checkpoint/store/source.h"
 #include "lib/config/config.h"
 
-/* The number in "layers.12.attn.q.weight" and what follows it; -1 for a tensor of no layer. */
-int sn_tile_layer(const char *name, const char **rest);
-
 /* Element (r, c) is element (r mod rows, c mod columns) of tensor `from` of the inner source,
  * divided. With noise x, copies along columns are taken in pairs: one of the two is multiplied by
  * 1 + x and the other by 1 - x, element by element at random, in every row of the result; the last

@@ -3,6 +3,7 @@
 #include "checkpoint/hf/hfrules.h"
 #include "checkpoint/io/files.h"
 #include "checkpoint/io/numbers.h"
+#include "checkpoint/store/source.h"
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -125,12 +126,19 @@ static enum sn_status check_config(const char *dir, const struct sn_lora_config 
 /* --- adapter_model.safetensors ---------------------------------------------------------------- */
 
 static enum sn_status theirs_of(const struct sn_st_tensor **out, const struct sn_safetensors *st,
-                                enum sn_family family, const struct sn_state_shape *ours,
+                                const struct sn_model_config *m, const struct sn_state_shape *ours,
                                 const char *dir, struct sn_err *err)
 {
     struct sn_hf_adapter_name name;
     char shape[SN_ST_SHAPE_MAX];
-    SN_TRY(sn_hf_adapter_name(&name, family, ours->name, dir, err));
+    const char *rest;
+    if (sn_source_layer(ours->name, &rest) >= m->layers)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: the run's %s is of a block for multi-token prediction (model.mtp), which "
+                       "PEFT's models do not have; want model.mtp: 0, or train.lora.targets without "
+                       "these blocks",
+                       dir, ours->name);
+    SN_TRY(sn_hf_adapter_name(&name, m->family, ours->name, dir, err));
     const struct sn_st_tensor *t = sn_safetensors_find(st, name.text);
     if (!t)
         return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the run's %s is read from",
@@ -159,7 +167,7 @@ static enum sn_status check_fit(const struct sn_safetensors *st, const struct sn
         const struct sn_st_tensor *t;
         if (!is_adapter(s->all[i].group, s->all[i].name))
             continue;
-        SN_TRY(theirs_of(&t, st, c->model.family, &s->all[i], dir, err));
+        SN_TRY(theirs_of(&t, st, &c->model, &s->all[i], dir, err));
         n++;
     }
     if (n != sn_safetensors_count(st))
@@ -176,7 +184,7 @@ static enum sn_status read_box(const struct sn_safetensors *st, const struct sn_
     const struct sn_st_tensor *from;
     struct sn_state_shape shape = {t->group, t->name, t->rows, t->cols};
     struct sn_st_box box = {t->row, t->n_rows, t->col, t->n_cols};
-    SN_TRY(theirs_of(&from, st, c->model.family, &shape, c->train.lora.init_from, err));
+    SN_TRY(theirs_of(&from, st, &c->model, &shape, c->train.lora.init_from, err));
     SN_TRY(sn_safetensors_read(from, &box, t->p, t->ld, err));
     for (int64_t r = 0; r < t->n_rows; r++)
         if (sn_find_nonfinite(t->p + r * t->ld, t->n_cols) >= 0)

@@ -12,6 +12,8 @@
 #include "lib/base/mem.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct ours {
     struct sn_reader reader;
@@ -19,6 +21,19 @@ struct ours {
     struct sn_want *wants;
     struct sn_feed *feed; /* NULL before the first begin */
 };
+
+int sn_source_layer(const char *name, const char **rest)
+{
+    static const char prefix[] = "layers.";
+    size_t before = sizeof(prefix) - 1;
+    if (strncmp(name, prefix, before) != 0)
+        return -1;
+    size_t digits = strspn(name + before, "0123456789");
+    if (digits < 1 || digits > 6)
+        return -1;
+    *rest = name + before + digits;
+    return (int)strtol(name + before, NULL, 10);
+}
 
 int sn_source_find(const struct sn_source *s, const char *group, const char *name)
 {

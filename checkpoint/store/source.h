@@ -42,6 +42,8 @@ struct sn_source {
     void (*close)(void *self);
 };
 
+/* The number in "layers.12.attn.q.weight" and what follows it; -1 for a tensor of no layer. */
+int sn_source_layer(const char *name, const char **rest);
 /* The tensor of that group and name: its number, or -1. */
 int sn_source_find(const struct sn_source *s, const char *group, const char *name);
 static inline void sn_source_close(struct sn_source *s)

@@ -142,6 +142,12 @@ refused "adapters of such blocks in PEFT's files" 'layers.1.*lora_.* is of a blo
     "$tmp/mtp/ckpt" "$tmp/mtp-peft" --to peft
 run "$convert" "$tmp/mtp/ckpt" "$tmp/mtp-peft" --to peft --mtp 0
 is "those of the layers are written" "$rc $(grep -c 'q_proj' "$tmp/mtp-peft/adapter_config.json")" '0 1'
+run "$convert" "$tmp/mtp/ckpt" "$tmp/mtp-all" --merge
+sed -e "s#output: [^,]*#output: $tmp/mtp-begun#" -e "s#rank: 2,#rank: 2, init_from: $tmp/mtp-peft,#" -e "s#^train:#&\\n  init_from: $tmp/mtp-all#" "$tmp/mtp.yaml" >"$tmp/mtp-begun.yaml"
+run "$train" "$tmp/mtp-begun.yaml"
+is "no run with blocks begins with them" "$rc" 2
+like "which is said" "$err" \
+    "mtp-peft: the run's layers.1.*lora_.* is of a block .*; want model.mtp: 0, or train.lora.targets without these blocks\$"
 
 # --- a large one ----------------------------------------------------------------------------------------
 run "$convert" "$last" "$tmp/large" --grow 18x --layout "$tmp/l.yaml"
