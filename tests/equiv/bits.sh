@@ -15,10 +15,11 @@ count=0 before= first=none
 check() { # family ranks key=value...
     kind=$1 family=$1 ranks=$2
     shift 2
-    resumes='' keys=''
+    resumes='' keys='' machine=''
     for key; do
         case $key in
         RESUME) resumes=1 ;;
+        MACHINE) machine='{preset: lassen, nodes: 1}' ;;
         *) keys="$keys${keys:+, }${key%%=*}: ${key#*=}" ;;
         esac
     done

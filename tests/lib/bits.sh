@@ -12,6 +12,7 @@ train: {steps: ${steps:-12}, global_batch: ${batch:-12}, precision: ${precision:
     optimizer: {lr: 1.0e-3, weight_decay: 0.1, clip: 0.5}, schedule: {kind: cosine, warmup: 4, min_lr: 1.0e-4}}
 layout: {bucket: 64KiB${3:+, $3}}
 checkpoint: {dir: ckpt, every: 0, keep: 2}
+${machine:+machine: $machine}
 YAML
 }
 
