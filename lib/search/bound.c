@@ -53,8 +53,10 @@ static double sweeps(const struct sn_pipeline *p, const struct sn_module_costs *
         b += k < c->still ? 0 : sent(c, k) + (k > c->still) * c->transfer;
     }
     for (int e = 0; e < p->stages; e++) {
-        extra += c->extra[e]; /* what is behind e saw the first micro-batch's gradient */
         forward = fmax(forward, f + (p->micros - 1) * c->forward[e]);
+        if (e < c->still)
+            continue;
+        extra += c->extra[e]; /* what is behind e saw the first micro-batch's gradient */
         backward = fmax(backward, b + (p->micros - 1) * c->backward[e] + extra);
     }
     return forward + backward;
@@ -87,6 +89,7 @@ static double way_down(const struct sn_pipeline *p, const struct sn_module_costs
 void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn_module_costs *c)
 {
     const struct sn_schedule_traits *t = sn_schedule_traits(p->kind);
+    double *down = &end[c->still % p->stages]; /* of the last module that a gradient comes down to */
     double there = 0, back = 0; /* X_s; the end of the last backward of stage s + 1 */
     for (int k = 0; k < p->stages - 1; k++)
         there += first_forward(c, k) + c->transfer;
@@ -105,7 +108,7 @@ void sn_pipeline_bound(double *end, const struct sn_pipeline *p, const struct sn
         there -= s > 0 ? first_forward(c, s - 1) + c->transfer : 0;
     }
     if (p->virtual_stages > 1)
-        end[0] = fmax(end[0], turn_back(p, c) + way_down(p, c, c->still));
+        *down = fmax(*down, turn_back(p, c) + way_down(p, c, c->still));
     if (t->sweeps)
-        end[0] = fmax(end[0], sweeps(p, c));
+        *down = fmax(*down, sweeps(p, c));
 }

@@ -61,11 +61,12 @@ static enum sn_status read_events(struct sn_inventory *o, const struct sn_job *j
                                   const struct sn_layer_profile *s, const struct unit *of_param,
                                   struct sn_err *err)
 {
+    int map = sn_layer_profile_map(j->model);
     for (int q = 0, unit = -1, k = 0; q < j->n_shards; q++) {
         const struct unit *u = &of_param[j->shards[q].param];
         int bucket = j->shards[q].bucket;
         bool shared = j->buckets[bucket].copies >> SN_GROUP_TIED & 1u;
-        bool is_map = sn_layer_profile_is_map(j->model, j->shards[q].param);
+        bool is_map = j->shards[q].param == map;
         if (!is_map) {
             k = u->number == unit ? k + 1 : 0;
             unit = u->number;

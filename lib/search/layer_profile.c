@@ -306,10 +306,11 @@ static enum sn_status read_shards(struct sn_layer_profile *s, const struct sn_jo
     if (j->n_shards > SN_SHAPE_SHARDS)
         return sn_fail(err, SN_EFAIL, "search: a layer of %d shards; at most %d are counted",
                        j->n_shards, (int)SN_SHAPE_SHARDS);
+    int map = sn_layer_profile_map(j->model);
     for (int q = 0; q < j->n_shards; q++) {
         struct sn_layer_profile_shard *shard = &s->shard[s->n_shards++];
         shard->place = param_place(j, j->shards[q].param, &shard->tied);
-        shard->is_map = sn_layer_profile_is_map(j->model, j->shards[q].param);
+        shard->is_map = j->shards[q].param == map;
     }
     return SN_OK;
 }

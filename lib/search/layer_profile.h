@@ -71,7 +71,7 @@ struct sn_interval {
     int comm, slot;
 };
 
-enum { SN_SHAPE_COMMS = 128, SN_SHAPE_POSTS = 256, SN_SHAPE_SHARDS = 128 };
+enum { SN_SHAPE_COMMS = 128, SN_SHAPE_POSTS = 256, SN_SHAPE_SHARDS = 192 };
 
 /* A part of a parameter (lib/program/shards.c), in the order in which backward finishes them. */
 struct sn_layer_profile_shard {
@@ -157,8 +157,8 @@ enum sn_status sn_layer_profile_create(struct sn_layer_profile **out,
 void sn_layer_profile_destroy(struct sn_layer_profile *s); /* NULL is allowed */
 /* The place of a layer of a model; of its ends those of layer -1 and of the one behind the last. */
 enum sn_layer_place sn_layer_profile_place(const struct sn_config *c, int layer);
-/* Is a parameter the map of train.prompt, which layers share? */
-bool sn_layer_profile_is_map(const struct sn_model *m, int param);
+/* The parameter that is the map of train.prompt, which layers share; -1: there is none. It looks at each node. */
+int sn_layer_profile_map(const struct sn_model *m);
 /* What lies in a buffer of a bucket before it was padded to its members: elements, of codes bytes. */
 int64_t sn_layer_profile_raw(const struct sn_job *j, const struct sn_buffer *x);
 

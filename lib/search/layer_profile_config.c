@@ -165,10 +165,10 @@ enum sn_layer_place sn_layer_profile_place(const struct sn_config *c, int layer)
                                       : sn_kinds_place(sn_kinds_of(c), layer);
 }
 
-bool sn_layer_profile_is_map(const struct sn_model *m, int param)
+int sn_layer_profile_map(const struct sn_model *m)
 {
     for (int i = 0; i < m->n_nodes; i++)
-        if (m->nodes[i].kind == SN_NODE_PROMPT && m->nodes[i].param[0] == param)
-            return m->nodes[i].attr.prompt.levels > 0;
-    return false;
+        if (m->nodes[i].kind == SN_NODE_PROMPT && m->nodes[i].attr.prompt.levels > 0)
+            return m->nodes[i].param[0];
+    return -1;
 }

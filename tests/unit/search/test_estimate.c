@@ -182,8 +182,10 @@ static void draw_prompts(struct sn_config *c, unsigned *r)
         c->layout.schedule = SN_1F1B;
     }
     if (draw(r, 3) == 0) {
-        c->train.lora = (struct sn_lora_config){.r = 4, .alpha = 8, .n_targets = 1};
+        c->train.lora = (struct sn_lora_config){
+            .r = 4, .alpha = 8, .n_targets = 1 + p->n_layers % 2};
         (void)snprintf(c->train.lora.targets[0], SN_NAME_MAX, "*.attn.*");
+        (void)snprintf(c->train.lora.targets[1], SN_NAME_MAX, "*.ffn.*");
     }
 }
 
