@@ -168,13 +168,18 @@ static void text_ramp(const struct sn_plan_report *r)
 
 static void text_documents(const struct sn_config *c)
 {
+    int window = c->model.sliding_window;
     int64_t prompt = sn_model_expected_prompt(c);
     if (c->data.document_length == 0 && prompt == 0)
         return;
     (void)printf(
-        "documents of %d tokens, %lld of them prompt: a token sees %.4g keys in the mean\n",
+        "documents of %d tokens, %lld of them prompt: %.4g pairs of query and key per token",
         c->data.document_length > 0 ? c->data.document_length : c->model.seq, (long long)prompt,
         sn_model_expected_keys(c, c->model.seq, 0));
+    if (window > 0 && window < c->model.seq)
+        (void)printf(", %.4g in layers with a window",
+                     sn_model_expected_keys(c, c->model.seq, window));
+    (void)printf("\n");
 }
 
 /* What attention sees in the first steps. */

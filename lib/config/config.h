@@ -87,6 +87,8 @@ struct sn_curriculum_config {
     int until[SN_SPLIT_MAX];
 };
 
+enum { SN_EXPECTED_TOKENS_MOST = 1 << 24 }; /* what model.seq may be */
+
 struct sn_data_config {
     struct sn_data_sets train, valid;
     struct sn_data_phases phases;
@@ -95,7 +97,7 @@ struct sn_data_config {
     enum sn_documents documents; /* of one sample: do they see each other? */
     enum sn_loss_of loss;        /* which tokens are targets */
     enum sn_prefix prefix;       /* what of a document is seen in both directions */
-    int document_length,
+    int document_length, /* 0 .. SN_EXPECTED_TOKENS_MOST */
         prefix_length; /* tokens that a plan expects; 0: a sample is one document, none */
 };
 

@@ -125,8 +125,12 @@ static enum sn_status lengths_are_of_masks(const struct sn_config *c, const stru
                                 "has no effect without data.prefix: prompt; want that, or 0");
     if (d->prefix_length > most)
         return sn_settings_fail(s, "data.prefix_length", err,
-                                "%d is more than the %d tokens of a document; want fewer",
-                                d->prefix_length, most);
+                                "%d is more than the %d tokens of %s",
+                                d->prefix_length, most,
+                                d->document_length > 0
+                                    ? "a document; want fewer"
+                                    : "a sample, which is one document where data.document_length "
+                                      "is 0; set that, or fewer");
     return SN_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "lib/data/stats.h"
 
 #include "lib/base/mem.h"
+#include "lib/config/config.h"
 #include "lib/data/data_build.h"
 #include "lib/data/sources.h"
 
@@ -136,6 +137,8 @@ static enum sn_status measure(struct counting *c, struct sn_err *err)
     if (!c->lengths)
         return sn_fail(err, SN_ENOMEM, "no memory for the lengths of %lld documents", (long long)n);
     for (int64_t i = 0; i < n; i++) {
+        if (i % AT_ONCE == 0)
+            SN_TRY(go_on(c->stop_fd, err));
         struct sn_source_document d = sn_sources_get(&c->sources, i);
         c->lengths[i] = d.tokens;
         s->empty += d.tokens == 0;
@@ -260,15 +263,21 @@ static void add_token_text(struct sn_str *out, const struct sn_tokenizer *t, int
     sn_bytes_fini(&text);
 }
 
+/* As data.document_length and data.prefix_length may be. */
+static int64_t expected(double tokens)
+{
+    return llround(fmin(tokens, SN_EXPECTED_TOKENS_MOST));
+}
+
 /* Of documents as long as this, with prompts as long as this, so many tokens have as many pairs of query and key. */
 static int64_t plan_length(const struct sn_stats *s)
 {
-    return s->info.tokens > 0 ? llround(s->squares / (double)s->info.tokens) : 0;
+    return s->info.tokens > 0 ? expected(s->squares / (double)s->info.tokens) : 0;
 }
 
 static int64_t plan_prompt(const struct sn_stats *s)
 {
-    return s->squares > 0 ? llround(sqrt(s->prompt_squares * s->squares) / (double)s->info.tokens)
+    return s->squares > 0 ? expected(sqrt(s->prompt_squares * s->squares) / (double)s->info.tokens)
                           : 0;
 }
 

@@ -547,6 +547,11 @@ static const struct {
     {MODEL "}\n" TRAIN "}\ndata: {documents: apart, loss: mask, prefix: prompt, document_length: 2, "
            "prefix_length: 3}\n",
      "run.yaml:3:89: data.prefix_length: 3 is more than the 2 tokens of a document; want fewer"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, document_length: 16777217}\n",
+     "run.yaml:3:43: data.document_length: 16777217 is outside 0..16777216 tokens"},
+    {MODEL "}\n" TRAIN "}\ndata: {documents: apart, loss: mask, prefix: prompt, prefix_length: 4097}\n",
+     "run.yaml:3:69: data.prefix_length: 4097 is more than the 128 tokens of a sample, which is one "
+     "document where data.document_length is 0; set that, or fewer"},
     /* a curriculum of lengths */
     {MODEL "}\n" TRAIN "}\ndata: {curriculum: {lengths: [4], until: [3, 5]}}\n",
      "run.yaml:3:42: data.curriculum.until: 2 ends of 1 lengths; want one for each in "
