@@ -71,7 +71,7 @@ struct sn_interval {
     int comm, slot;
 };
 
-enum { SN_SHAPE_COMMS = 128, SN_SHAPE_POSTS = 256, SN_SHAPE_SHARDS = 192 };
+enum { SN_SHAPE_COMMS = 128, SN_SHAPE_POSTS = 256, SN_SHAPE_SHARDS = 256 };
 
 /* A part of a parameter (lib/program/shards.c), in the order in which backward finishes them. */
 struct sn_layer_profile_shard {
