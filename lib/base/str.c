@@ -59,7 +59,7 @@ void sn_str_add_json_n(struct sn_str *s, const char *text, size_t len)
         else if (*c == '\n')
             sn_str_add(s, "\\n");
         else if (*c >= 0xc0 && end - c < (*c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4))
-            sn_str_add(s, "\\ufffd"); /* cut off */
+            sn_str_add(s, "%c", *c); /* cut off */
         else if ((n = sn_plain_decode((const char *)c, &character)) > 0 &&
                  sn_plain_is_obeyed(character)) {
             sn_str_add(s, "\\u%04x", character); /* all of them lie below 0x10000 */
