@@ -5,7 +5,6 @@
 #include "lib/base/jsonl.h"
 #include "lib/base/mem.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,25 +138,11 @@ static enum sn_status read_stops(struct answers *a, const struct request *q, str
 static enum sn_status find_members(const struct answers *a, struct sn_json object,
                                    struct request *q, struct sn_err *err)
 {
-    struct sn_json name, value;
     static const char *const known[] = {"prompt", "until", "tokens", "id"};
-    struct sn_json *to[] = {&q->prompt, &q->until, &q->tokens, &q->id};
-    for (size_t at = 0; sn_json_next(object, &at, &name, &value);) {
-        char text[64] = "";
-        size_t k = 0;
-        (void)sn_json_text(name, text, sizeof(text));
-        while (k < 4 && strcmp(text, known[k]) != 0)
-            k++;
-        if (k == 4)
-            return sn_fail(err, SN_EINPUT,
-                           "%s:%lld: unknown member '%s'; want prompt, and until, tokens and id if "
-                           "you like",
-                           a->want->answer, (long long)q->line, text);
-        if (to[k]->at)
-            return sn_fail(err, SN_EINPUT, "%s:%lld: has '%s' twice; want it once", a->want->answer,
-                           (long long)q->line, text);
-        *to[k] = value;
-    }
+    struct sn_json *const value[] = {&q->prompt, &q->until, &q->tokens, &q->id};
+    if (sn_jsonl_members(object, known, 4, value, "prompt, and until, tokens and id if you like",
+                         err) != SN_OK)
+        return sn_err_prefix(err, "%s:%lld", a->want->answer, (long long)q->line);
     q->most = a->want->tokens;
     if (q->tokens.at && (!sn_json_integer(q->tokens, &q->most) || q->most < 1 || q->most > 1 << 24))
         return fail(a, q, "tokens: want a number from 1 to 16777216", err);
@@ -182,33 +167,21 @@ static enum sn_status add_request(struct answers *a, const char *line, size_t le
     return SN_OK;
 }
 
-static bool is_blank(const char *line, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (!isspace((unsigned char)line[i]))
-            return false;
-    return true;
-}
-
 /* All requests of the file, on rank 0. */
 static enum sn_status read_requests(void *self, struct sn_err *err)
 {
     struct answers *a = self;
     const struct sn_train_generate *g = a->want;
-    int64_t number = 0;
     SN_TRY(sn_train_words_open(&a->words, a->config, g->tokenizer, g->stop, err));
     SN_TRY(sn_train_features_open(&a->features, a->config, g->features, err));
     SN_TRY(sn_tokenizer_read(&a->text, g->answer, "a file of prompts", err));
     a->scratch = sn_alloc(a->text.len + 1);
     if (!a->scratch)
         return no_memory(err);
-    for (size_t at = 0, n; at < a->text.len; at += n + 1) {
-        const char *line = a->text.p + at, *end = memchr(line, '\n', a->text.len - at);
-        n = end ? (size_t)(end - line) : a->text.len - at;
-        number++;
-        if (!is_blank(line, n))
-            SN_TRY(add_request(a, line, n, number, err));
-    }
+    struct sn_jsonl_lines lines = {.text = a->text.p, .len = a->text.len};
+    const char *line;
+    for (size_t n; sn_jsonl_line(&lines, &line, &n);)
+        SN_TRY(add_request(a, line, n, lines.number, err));
     if (a->n_requests == 0)
         return sn_fail(err, SN_EINPUT, "%s: there is no request in it", g->answer);
     return sn_train_features_count(&a->features, g->answer, a->n_requests, "requests", err);

@@ -4,6 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/output.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -184,4 +185,47 @@ void sn_jsonl_close(struct sn_jsonl *f)
 {
     sn_free(f->text);
     *f = (struct sn_jsonl){0};
+}
+
+/* ---- a text that people wrote ---------------------------------------------------------------- */
+
+static bool is_blank(const char *line, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!isspace((unsigned char)line[i]))
+            return false;
+    return true;
+}
+
+bool sn_jsonl_line(struct sn_jsonl_lines *l, const char **line, size_t *len)
+{
+    while (l->at < l->len) {
+        const char *from = l->text + l->at, *end = memchr(from, '\n', l->len - l->at);
+        *line = from;
+        *len = end ? (size_t)(end - from) : l->len - l->at;
+        l->at += *len + 1;
+        l->number++;
+        if (!is_blank(*line, *len))
+            return true;
+    }
+    return false;
+}
+
+enum sn_status sn_jsonl_members(struct sn_json object, const char *const *known, int n,
+                                struct sn_json *const *value, const char *want, struct sn_err *err)
+{
+    struct sn_json name, found;
+    for (size_t at = 0; sn_json_next(object, &at, &name, &found);) {
+        char text[64] = "";
+        int k = 0;
+        (void)sn_json_text(name, text, sizeof(text));
+        while (k < n && strcmp(text, known[k]) != 0)
+            k++;
+        if (k == n)
+            return sn_fail(err, SN_EINPUT, "unknown member '%s'; want %s", text, want);
+        if (value[k]->at)
+            return sn_fail(err, SN_EINPUT, "has '%s' twice; want it once", text);
+        *value[k] = found;
+    }
+    return SN_OK;
 }

@@ -26,6 +26,20 @@ void sn_jsonl_raw(struct sn_str *line, const char *name, const char *value);
  * is emptied in any case. SN_ENOMEM, SN_EIO. */
 enum sn_status sn_jsonl_append(const char *path, struct sn_str *line, struct sn_err *err);
 
+/* ---- a text that people wrote, an object a line ---------------------------------------------- */
+
+struct sn_jsonl_lines {
+    const char *text;
+    size_t len, at;
+    int64_t number; /* of the line at hand, from 1 */
+};
+/* The next line that is not blank; false at the end. */
+bool sn_jsonl_line(struct sn_jsonl_lines *l, const char **line, size_t *len);
+/* Members known[0 .. n - 1] of an object in value[0 .. n - 1], which begin as none. SN_EINPUT: another one, or
+ * one twice; `want` says what would work. */
+enum sn_status sn_jsonl_members(struct sn_json object, const char *const *known, int n,
+                                struct sn_json *const *value, const char *want, struct sn_err *err);
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct sn_jsonl {

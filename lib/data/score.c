@@ -1,6 +1,6 @@
 #include "lib/data/score.h"
 
-#include "lib/base/json.h"
+#include "lib/base/jsonl.h"
 #include "lib/base/mem.h"
 
 #include <ctype.h>
@@ -190,27 +190,11 @@ struct members {
 static enum sn_status find_members(const struct reader *r, struct sn_json line, struct members *m,
                                    struct sn_err *err)
 {
-    struct sn_json name, value;
     static const char *const known[] = {"context", "continuation", "text", "id"};
-    struct sn_json *to[] = {&m->context, &m->continuation, &m->text, &m->id};
-    for (size_t at = 0; sn_json_next(line, &at, &name, &value);) {
-        char text[64] = "";
-        size_t k = 0;
-        (void)sn_json_text(name, text, sizeof(text));
-        while (k < 4 && strcmp(text, known[k]) != 0)
-            k++;
-        if (k == 4)
-            return sn_fail(
-                err, SN_EINPUT,
-                "%s:%lld: unknown member '%s'; want context and continuation, or text, and "
-                "id if you like",
-                r->name, (long long)r->line, text);
-        if (to[k]->at)
-            return sn_fail(err, SN_EINPUT, "%s:%lld: has '%s' twice; want it once", r->name,
-                           (long long)r->line, text);
-        *to[k] = value;
-    }
-    return SN_OK;
+    struct sn_json *const value[] = {&m->context, &m->continuation, &m->text, &m->id};
+    enum sn_status st = sn_jsonl_members(
+        line, known, 4, value, "context and continuation, or text, and id if you like", err);
+    return st == SN_OK ? st : sn_err_prefix(err, "%s:%lld", r->name, (long long)r->line);
 }
 
 static enum sn_status take_line(struct reader *r, const struct members *m,
@@ -257,14 +241,6 @@ static enum sn_status add_request(struct reader *r, const char *line, size_t len
     return SN_OK;
 }
 
-static bool is_blank(const char *line, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (!isspace((unsigned char)line[i]))
-            return false;
-    return true;
-}
-
 enum sn_status sn_score_parse(struct sn_score_set *out, const char *text, size_t len,
                               const char *name, const struct sn_score_by *by, struct sn_err *err)
 {
@@ -273,12 +249,11 @@ enum sn_status sn_score_parse(struct sn_score_set *out, const char *text, size_t
     r.text = sn_alloc(len + 1);
     if (st == SN_OK && !r.text)
         st = no_memory(err);
-    for (size_t at = 0, n; at < len && st == SN_OK; at += n + 1) {
-        const char *end = memchr(text + at, '\n', len - at);
-        n = end ? (size_t)(end - text) - at : len - at;
-        r.line++;
-        if (!is_blank(text + at, n))
-            st = add_request(&r, text + at, n, err);
+    struct sn_jsonl_lines lines = {.text = text, .len = len};
+    const char *line;
+    for (size_t n; st == SN_OK && sn_jsonl_line(&lines, &line, &n);) {
+        r.line = lines.number;
+        st = add_request(&r, line, n, err);
     }
     if (st == SN_OK && out->n_requests == 0)
         st = sn_fail(err, SN_EINPUT, "%s: there is no request in it", name);
