@@ -119,7 +119,7 @@ static const struct sn_key machine_rows[] = {
 #undef OF
 #define OF sn_level
 static const struct sn_key level_rows[] = {
-    {ROW("links.name", TEXT, name, "Name of the level."), SIZE(sizeof(((struct sn_level *)0)->name))},
+    {ROW("links.name", TEXT, name, "Name of the level; each has one of its own."), SIZE(sizeof(((struct sn_level *)0)->name))},
     {ROW("links.ranks", LONG, ranks, "Devices of one domain of this level, which are consecutive ranks; 0: all, and so the last level."), .min = 0, .max = 1 << 24, .unit = "devices"},
     {ROW("links.latency", FLOAT, latency, "Of one message."), TIME},
     {ROW("links.message", FLOAT, message, "For which each message of an all-to-all (where collectives are direct, of all) keeps its sender from the next one, whatever its length: a rank sends one to every other, or in two hops one to every node (layout.expert_node)."), .min = 0, .max = 1, .unit = "s", DEFAULT("0")},
@@ -227,6 +227,11 @@ static enum sn_status read_levels(struct sn_machine *m, const struct sn_yaml_nod
         SN_TRY(sn_fields_read(&level_fields, n, l, err));
         m->n_levels++;
         SN_TRY(read_links(&l->measured, n, err));
+        for (const struct sn_level *other = m->level; other < l; other++)
+            if (strcmp(other->name, l->name) == 0)
+                return sn_yaml_fail(n, err,
+                                    "links.name: two levels are called '%s'; want a name for each",
+                                    l->name);
         if (!l->ranks != !n->next)
             return sn_yaml_fail(n, err,
                                 "links.ranks: %s level is of %lld devices; want 0 (all devices) in "

@@ -264,6 +264,9 @@ static const struct {
     {"name: x\n" DEVICE NODE "links: [{name: a, ranks: 4, " LEVEL ", {name: b, ranks: 6, " LEVEL
      ", {name: c, ranks: 0, " LEVEL "]\n",
      "m.yaml:4:57: links.ranks: 6 is no multiple of the level below, of 4 devices; want whole"},
+    {"name: x\n" DEVICE NODE "links: [{name: a, ranks: 4, " LEVEL ", {name: a, ranks: 0, " LEVEL
+     "]\n",
+     "m.yaml:4:57: links.name: two levels are called 'a'; want a name for each"},
     {"name: x\n" DEVICE NODE "links: [{name: a, ranks: 0, device: 1.0e9}]\n",
      "m.yaml:4:9: links.latency: missing; want a number in 0..1 seconds"},
     {"name: x\n" DEVICE NODE "links: [{name: a, ranks: 0, latency: 3, device: 1.0e9}]\n",
