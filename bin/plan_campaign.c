@@ -73,7 +73,7 @@ struct line {
     double tokens, budget, queue_hours, mtbf_hours, price; /* 0: not said */
     int64_t storage;
     struct sn_slow slow;
-    bool json, help;
+    bool json, help, is_seeded;
 };
 
 /* "H,M,F" */
@@ -124,6 +124,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case TRIALS:
         return sn_parse_number("--trials", optarg, 2, 1000000, &l->trials, err);
     case SEED:
+        l->is_seeded = true;
         return sn_parse_number("--seed", optarg, 0, 1LL << 62, &l->seed, err);
     case SVG:
         l->svg = optarg;
@@ -157,6 +158,9 @@ static enum sn_status check_line(const struct line *l, struct sn_err *err)
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan campaign: --svg draws a curve over ranks or of a budget; want "
                        "--gpus N,N... or --budget H");
+    if (l->is_seeded && !l->trials)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan campaign: --seed is of runs played at random; want --trials N");
     if (l->law && l->budget <= 0)
         return sn_fail(err, SN_EINPUT,
                        "sennit-plan campaign: --law says how a budget is spent; want --budget H");

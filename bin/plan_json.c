@@ -39,6 +39,8 @@ static void json_compress(struct sn_str *out, const struct sn_layout_config *l)
         sn_coding_format(&z->coding[k], text);
         sn_str_add(out, "\"%s\": \"%s\", ", sn_coded_name((enum sn_coded)k), text);
     }
+    if (z->node > 0)
+        sn_str_add(out, "\"node\": %d, ", z->node);
     sn_str_add(out, "\"feedback\": %s, \"guard\": %.9g}, ",
                z->coding[SN_CODED_DATA].feedback ? "true" : "false", z->guard);
 }
@@ -86,8 +88,16 @@ static void json_layout(struct sn_str *out, const struct sn_layout_config *l)
                l->micro_batch, l->virtual_stages, l->sequence_parallel ? "true" : "false",
                sn_schedule_names[l->schedule], recompute[l->recompute], l->zero,
                l->context_kind == SN_CONTEXT_RING ? "ring" : "all-to-all", (long long)l->bucket);
+    if (l->zero_node > 0)
+        sn_str_add(out, "\"zero_node\": %d, ", l->zero_node);
     if (l->zero_cache > 0)
         sn_str_add(out, "\"zero_cache\": %d, ", l->zero_cache);
+    if (l->optimizer_tile > 0)
+        sn_str_add(out, "\"optimizer_tile\": %lld, ", (long long)l->optimizer_tile);
+    if (l->comm_aware_recompute)
+        sn_str_add(out, "\"comm_aware_recompute\": true, ");
+    if (l->overlap == SN_OVERLAP_AUTO)
+        sn_str_add(out, "\"overlap\": \"auto\", ");
     if (l->tensor_pieces > 1)
         sn_str_add(out, "\"tensor_pieces\": %d, ", l->tensor_pieces);
     json_experts(out, l);

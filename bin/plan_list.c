@@ -37,6 +37,17 @@ enum sn_status sn_plan_parse_keys(struct sn_plan_lists *l, const char *format, s
     return SN_OK;
 }
 
+enum sn_status sn_plan_check_list(const struct sn_plan_lists *l, int argc, char **argv,
+                                  struct sn_err *err)
+{
+    int words = l->keys || strchr(argv[1], '=') ? 2 : 3; /* --list WHAT, or one of --list=WHAT */
+    if (argc == words)
+        return SN_OK;
+    return sn_fail(
+        err, SN_EINPUT, "sennit-plan: %s stands alone on its line; want it without %d more %s",
+        l->keys ? "--help-keys" : "--list", argc - words, argc - words > 1 ? "words" : "word");
+}
+
 /* A line of a shipped model: its name, and how many weights it has. */
 static enum sn_status model_line(struct sn_str *out, const char *name, struct sn_err *err)
 {

@@ -17,6 +17,9 @@ struct sn_plan_lists {
 enum sn_status sn_plan_parse_list(struct sn_plan_lists *l, const char *text, struct sn_err *err);
 /* `format` NULL: as text. */
 enum sn_status sn_plan_parse_keys(struct sn_plan_lists *l, const char *format, struct sn_err *err);
+/* Is the list all that the line asks for? */
+enum sn_status sn_plan_check_list(const struct sn_plan_lists *l, int argc, char **argv,
+                                  struct sn_err *err);
 enum sn_status sn_plan_print_lists(const struct sn_plan_lists *l, struct sn_err *err);
 
 #endif

@@ -84,13 +84,13 @@ enum {
 };
 
 struct line {
-    const char *run_file, *program;
-    long long ranks, explain; /* 0, -1: not asked */
-    long long mtbf_hours;
-    int64_t storage; /* bytes a second; 0: as the machine says */
+    const char *run_file, *program; /* program NULL: train */
+    long long ranks, explain;       /* 0, -1: not asked */
+    double mtbf_hours;              /* 0: as the machine says */
+    int64_t storage;                /* bytes a second; 0: as the machine says */
     struct sn_pictures pictures;
     struct sn_plan_lists lists;
-    bool json, verify, activations, operations, help, version;
+    bool json, verify, activations, explained, operations, help, version;
     bool is_searched;        /* layout: auto, whose search has said what it was made with */
     struct sn_config *asked; /* for a report: before open keys are resolved */
     char command[1024];
@@ -102,6 +102,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     case RANKS:
         return sn_parse_number("--ranks", optarg, 1, 1 << 24, &l->ranks, err);
     case EXPLAIN:
+        l->explained = true;
         return sn_parse_number("--explain", optarg, 0, 1 << 24, &l->explain, err);
     case OPERATIONS:
         l->operations = true;
@@ -133,7 +134,7 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
         l->pictures.timeline = true;
         return SN_OK;
     case MTBF:
-        return sn_parse_number("--mtbf-hours", optarg, 1, 1 << 30, &l->mtbf_hours, err);
+        return sn_parse_real("--mtbf-hours", optarg, 1e-3, 1e9, &l->mtbf_hours, err);
     case STORAGE:
         return sn_parse_bytes("--storage", optarg, 1, &l->storage, err);
     case HELP_KEYS:
@@ -149,6 +150,48 @@ static enum sn_status parse_option(int code, char **argv, struct line *l, struct
     default:
         return sn_refuse_option("sennit-plan", code, argv, err);
     }
+}
+
+/* Of the options that a plan alone has, one that is asked for; NULL: none. */
+static const char *of_the_plan(const struct line *l)
+{
+    return l->pictures.report     ? "--report"
+           : l->pictures.svg      ? "--svg"
+           : l->pictures.trace    ? "--trace"
+           : l->pictures.timeline ? "--timeline"
+           : l->verify            ? "--verify"
+           : l->mtbf_hours > 0    ? "--mtbf-hours"
+           : l->storage           ? "--storage"
+                                  : NULL;
+}
+
+/* What does not go together. */
+static enum sn_status check_line(const struct line *l, struct sn_err *err)
+{
+    const char *program = l->operations ? "--operations" : l->explained ? "--explain" : NULL;
+    const char *printed = program ? program : l->activations ? "--activations" : NULL;
+    if (l->operations && l->explained)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: --explain and --operations both print a program; want one of "
+                       "them, such as --operations=RANK");
+    if (program && l->activations)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: %s prints a program and --activations what is kept; want one "
+                       "of them",
+                       program);
+    if (printed && of_the_plan(l))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: %s is of the plan, %s prints something else; want one of them",
+                       of_the_plan(l), printed);
+    if (l->program && !program)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: --program says which program is printed; want --explain RANK "
+                       "or --operations, too");
+    if (l->json && (program || l->pictures.timeline))
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-plan: %s prints text and --json an object; want one of them",
+                       program ? program : "--timeline");
+    return SN_OK;
 }
 
 static enum sn_status parse_line(int argc, char **argv, struct line *l, struct sn_err *err)
@@ -171,28 +214,17 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
                                             {"help", no_argument, NULL, HELP},
                                             {"version", no_argument, NULL, VERSION},
                                             {0}};
-    *l = (struct line){.explain = -1, .program = "train"};
+    *l = (struct line){.explain = -1};
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;)
         SN_TRY(parse_option(code, argv, l, err));
-    if (l->help || l->version || l->lists.keys || l->lists.list)
+    if (l->help || l->version)
         return SN_OK;
+    if (l->lists.keys || l->lists.list)
+        return sn_plan_check_list(&l->lists, argc, argv, err);
     SN_TRY(sn_parse_operand(&l->run_file, "sennit-plan", "run file", argc, argv, err));
-    if (l->verify && l->explain >= 0)
-        return sn_fail(err, SN_EINPUT,
-                       "sennit-plan: %s prints a program and --verify a verdict; want one of them",
-                       l->operations ? "--operations" : "--explain");
-    if (l->pictures.report && (l->activations || l->explain >= 0))
-        return sn_fail(
-            err, SN_EINPUT,
-            "sennit-plan: --report is a page of the plan, %s prints something else; want "
-            "one of them",
-            l->activations  ? "--activations"
-            : l->operations ? "--operations"
-                            : "--explain");
-    if (l->json && l->pictures.timeline)
-        return sn_fail(
-            err, SN_EINPUT,
-            "sennit-plan: --timeline prints text and --json an object; want one of them");
+    SN_TRY(check_line(l, err));
+    if (!l->program)
+        l->program = "train";
     return SN_OK;
 }
 
@@ -207,8 +239,8 @@ static enum sn_status costs_init(struct costs *c, const struct sn_job *j, const 
                                  struct sn_err *err)
 {
     SN_TRY(sn_machine_of(&c->machine, j->config, NULL, err));
-    if (l->mtbf_hours)
-        c->machine.mtbf_hours = (double)l->mtbf_hours;
+    if (l->mtbf_hours > 0)
+        c->machine.mtbf_hours = l->mtbf_hours;
     if (l->storage) {
         c->machine.storage_write = (double)l->storage;
         c->machine.storage_node = 0;

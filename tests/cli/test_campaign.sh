@@ -159,6 +159,7 @@ refuses "no time between failures" "--mtbf-hours: 'nan' is no number" "$tmp/run.
 refuses "a slow node without a factor" "--slow: '10,20' is no HOURS,MINUTES,FACTOR" "$tmp/run.yaml" --slow 10,20
 refuses "a slow node that is fast" "--slow: '10,20,0.5' .* one above 1" "$tmp/run.yaml" --slow 10,20,0.5
 refuses "a single trial" "--trials: '1' is no number from 2" "$tmp/run.yaml" --trials 1
+refuses "a seed without trials" '--seed is of runs played at random; want --trials N' "$tmp/run.yaml" --seed 3
 refuses "failures faster than restarts" 'leave less than 0.001 of the time.*want fewer nodes' "$tmp/run.yaml" --mtbf-hours 0.01
 refuses "no list of ranks" "--gpus: '8,,16' is no number from 1 to .*, and no list" "$tmp/run.yaml" --gpus 8,,16
 refuses "several ranks on several machines" '--machines wants one number of ranks, got 2' "$tmp/run.yaml" --gpus 8,16 --machines all

@@ -242,6 +242,50 @@ sed 's/dgx-a100-80/dgx-a100-81/' "$tmp/tokens.yaml" >"$tmp/misspelt.yaml"
 run "$plan" "$tmp/misspelt.yaml"
 like "a machine that does not ship is named with its place" "$err" "misspelt.yaml:4:19: machine.preset: no preset 'dgx-a100-81'; did you mean"
 
+# --- options that do not go together ---------------------------------------------------------------
+file 'micro_batch: 2'
+refuses() { # sentence pattern arguments...
+    what=$1 pattern=$2
+    shift 2
+    run "$plan" "$@"
+    is "$what: exit 2, nothing printed" "$rc$out" 2
+    like "and a sentence" "$err" "$pattern"
+}
+refuses "a program that nobody prints" '--program says which .*; want --explain RANK or --operations' "$tmp/run.yaml" --program evaluate
+refuses "two programs" '--explain and --operations both print' "$tmp/run.yaml" --explain 0 --operations
+refuses "a program and what is kept" '--explain prints a program and --activations' "$tmp/run.yaml" --explain 0 --activations
+refuses "a program as an object" '--explain prints text and --json an object' "$tmp/run.yaml" --explain 0 --json
+refuses "operations as an object" '--operations prints text and --json an object' "$tmp/run.yaml" --operations --json
+refuses "a program and a verdict" '--verify is of the plan, --explain prints something else' "$tmp/run.yaml" --explain 0 --verify
+refuses "what is kept and a verdict" '--verify is of the plan, --activations prints' "$tmp/run.yaml" --activations --verify
+for option in '--svg none.svg' '--trace none.json' --timeline '--mtbf-hours 3' '--storage 1GB'; do
+    # shellcheck disable=SC2086 # words
+    refuses "a program and $option" "${option%% *} is of the plan, --explain" "$tmp/run.yaml" --explain 0 $option
+done
+refuses "a list and a run file" '--list stands alone on its line; want it without 1 more word' --list models "$tmp/run.yaml"
+refuses "a list as an object" '--list stands alone' --list=models --json
+refuses "keys and a run file" '--help-keys stands alone' "$tmp/run.yaml" --help-keys
+run "$plan" "$tmp/run.yaml" --mtbf-hours 2.5 --json
+is "hours between failures need not be whole" "$rc $(printf '%s' "$out" | grep -o '"mtbf_s": [0-9]*')" '0 "mtbf_s": 9000'
+
+# --- the layout of --json is one of a run file --------------------------------------------------------
+planned() { # model layout ranks file
+    printf 'run: {name: again}\nmodel: {preset: %s}\ntrain: {steps: 1, global_batch: 64, precision: bf16}\nmachine: {preset: dgx-h100}\nlayout: %s\n' "$1" "$2" >"$tmp/again.yaml"
+    "$plan" "$tmp/again.yaml" --ranks "$3" --json >"$4" 2>&1
+}
+again() { # model layout ranks: the same plan of the layout that --json prints?
+    planned "$1" "$2" "$3" "$tmp/1.json"
+    planned "$1" "$(sed 's/.*"layout": \({.*}\), "parameters".*/\1/' "$tmp/1.json")" "$3" "$tmp/2.json"
+    ok "the layout of --json gives the same plan: $2" cmp "$tmp/1.json" "$tmp/2.json"
+    run "$BUILD/tests/cli/plan_json" schema docs/plan.schema.json "$tmp/1.json"
+    is "in the form of the schema" "$rc$err" 0
+}
+again llama3.2-1b '{data: 16, zero: 3, zero_node: 8, zero_cache: 4}' 16
+again llama3.2-1b '{data: 8, tensor: 2, zero: 2, overlap: auto, tensor_pieces: 2}' 16
+again llama3.2-1b '{data: 8, tensor: 2, sequence_parallel: true, recompute: full, comm_aware_recompute: true, optimizer_tile: 65536}' 16
+again llama3.2-1b '{data: 16, zero: 1, compress: {data: int8/int4-hadamard, zero: int8, node: 4}}' 16
+again mixtral-8x7b '{data: 8, tensor: 2, pipeline: 2, expert: 4, zero: 1, zero_node: 4, recompute: full}' 32
+
 # --- SN_ISA ---------------------------------------------------------------------------------------
 file 'micro_batch: 2'
 for what in "$plan" "$plan search" "$plan calibrate" "$BUILD/bin/sennit-train" "$BUILD/bin/sennit-run exec"; do

@@ -86,5 +86,5 @@ is "a run file that is not there" "$rc" 2
 ok "leaves no empty page" test ! -e "$tmp/new.html"
 run "$plan" "$tmp/b.yaml" --report "$tmp/new.html" --explain 0
 is "a program is no page" "$rc" 2
-is "which is said" "$err" "sennit-plan: --report is a page of the plan, --explain prints something else; want one of them"
+is "which is said" "$err" "sennit-plan: --report is of the plan, --explain prints something else; want one of them"
 tap_done
