@@ -29,15 +29,16 @@ static struct sn_chat_value token_of(struct sn_chat_value v)
     return v.kind == SN_V_MAP && sn_value_member(v, "content", &content) ? content : v;
 }
 
-static void take_tokens(struct sn_chat *c, struct sn_chat_value config)
+static void take_tokens(struct sn_chat *c, struct sn_json config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
     struct sn_chat_value v;
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (sn_value_member(config, names[i], &v) && token_of(v).kind == SN_V_TEXT)
-            sn_value_put(&c->pool, c->variables, sn_value_text(names[i], strlen(names[i])),
-                         token_of(v));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        v = token_of(sn_value_of_json(&c->pool, sn_json_get(config, names[i])));
+        if (v.kind == SN_V_TEXT)
+            sn_value_put(&c->pool, c->variables, sn_value_text(names[i], strlen(names[i])), v);
+    }
     if (sn_value_member(c->variables, "eos_token", &v)) {
         char *copy = sn_pool_get(&c->pool, v.len + 1);
         if (copy && v.len > 0)
@@ -47,10 +48,10 @@ static void take_tokens(struct sn_chat *c, struct sn_chat_value config)
 }
 
 /* The template that the file has: one, or of several the one that is called default. */
-static struct sn_chat_value template_of(struct sn_chat_value config)
+static struct sn_chat_value template_of(struct sn_chat_value v)
 {
-    struct sn_chat_value v = {0}, name, text;
-    if (!sn_value_member(config, "chat_template", &v) || v.kind != SN_V_LIST)
+    struct sn_chat_value name, text;
+    if (v.kind != SN_V_LIST)
         return v;
     for (size_t i = 0; i < v.items->n; i++)
         if (sn_value_member(v.items->v[i], "name", &name) && sn_value_is(name, "default") &&
@@ -59,6 +60,7 @@ static struct sn_chat_value template_of(struct sn_chat_value config)
     return (struct sn_chat_value){0};
 }
 
+/* Only members that are asked for are read: transformers writes a model_max_length of 1e30. */
 static enum sn_status read_config(struct sn_chat *c, const struct sn_chat_want *want,
                                   struct sn_err *err)
 {
@@ -72,9 +74,8 @@ static enum sn_status read_config(struct sn_chat *c, const struct sn_chat_want *
                        "tokenizer_config.json beside %s: is no JSON object; copy it anew, or move "
                        "it away",
                        want->tokenizer);
-    struct sn_chat_value config = sn_value_of_json(&c->pool, json);
-    take_tokens(c, config);
-    c->template_text = template_of(config);
+    take_tokens(c, json);
+    c->template_text = template_of(sn_value_of_json(&c->pool, sn_json_get(json, "chat_template")));
     return SN_OK;
 }
 

@@ -21,7 +21,8 @@ own() { # template
     sed 's/<|im_start|>/<|pad|>/g; s/<|im_end|>/<|endoftext|>/g' "$fixtures/chat/$1.jinja"
 }
 own chatml >model/chat_template.jinja
-echo '{"eos_token": "<|endoftext|>"}' >model/tokenizer_config.json
+# (transformers writes the number where nobody has said a length.)
+echo '{"eos_token": "<|endoftext|>", "model_max_length": 1000000000000000019884624838656}' >model/tokenizer_config.json
 cat >chats.jsonl <<'END'
 {"messages": [{"role": "system", "content": "be"}, {"role": "user", "content": "hi"}, {"role": "assistant", "content": "ab"}, {"role": "user", "content": "x <|pad|>"}, {"role": "assistant", "content": "cd"}]}
 {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}
