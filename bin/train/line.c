@@ -273,19 +273,23 @@ struct way {
 
 static enum sn_status check_ways(const struct sn_train_line *l, struct sn_err *err)
 {
+    static const char reads[] = "only reads the newest checkpoint";
     const struct way ways[WAYS] = {
         [WAY_GENERATE] = {sn_train_generate_option(&l->generate),
-                          sn_train_generate_wanted(&l->generate), NULL, 0},
-        [WAY_SCORE] = {"--score", l->score.file != NULL, "only reads the newest checkpoint",
+                          sn_train_generate_wanted(&l->generate), reads,
+                          1u << WAY_FRESH | 1u << WAY_STOP_AFTER},
+        [WAY_SCORE] = {"--score", l->score.file != NULL, reads,
                        1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_PACE | 1u << WAY_TUNE |
                            1u << WAY_TRACE | 1u << WAY_REPLAY | 1u << WAY_FRESH |
                            1u << WAY_STOP_AFTER},
         [WAY_PACE] = {"--pace", l->machine_file != NULL, "learns nothing and touches no checkpoint",
                       1u << WAY_GENERATE | 1u << WAY_FRESH},
         [WAY_PREFLIGHT] = {"--preflight", l->preflight, "trains nothing",
-                           1u << WAY_GENERATE | 1u << WAY_PACE | 1u << WAY_FRESH},
+                           1u << WAY_GENERATE | 1u << WAY_PACE | 1u << WAY_FRESH |
+                               1u << WAY_STOP_AFTER},
         [WAY_TUNE] = {"--tune", l->tune != NULL, "keeps nothing of its step",
-                      1u << WAY_GENERATE | 1u << WAY_PACE | 1u << WAY_PREFLIGHT | 1u << WAY_FRESH},
+                      1u << WAY_GENERATE | 1u << WAY_PACE | 1u << WAY_PREFLIGHT | 1u << WAY_FRESH |
+                          1u << WAY_STOP_AFTER},
         [WAY_TRACE] = {"--trace", l->trace.path != NULL, "draws a step as it is trained",
                        1u << WAY_GENERATE | 1u << WAY_PREFLIGHT | 1u << WAY_TUNE |
                            1u << WAY_PROFILE},

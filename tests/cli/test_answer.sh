@@ -84,6 +84,10 @@ refused "an end that is no text" '{"prompt": "a", "until": 3}' 'bad:2: until: wa
 refused "no valid text" "$(printf '{"prompt": "\303("}')" 'bad:2: is no valid UTF-8$'
 refused "no tokens" '{"prompt": "a", "tokens": 0}' 'bad:2: tokens: want a number from 1 to 16777216$'
 refused "a prompt beside it" '' '^--answer: has prompts of its own; leave --generate out$' --generate x
+for option in --fresh '--stop-after 3'; do
+    # shellcheck disable=SC2086 # an option and its value
+    refused "what is for training: $option" '' "^--answer: only reads the newest checkpoint; leave ${option%% *} out\$" $option
+done
 refused "a score beside it" '' '^--score: only reads the newest checkpoint; leave --answer out$' --score "$tmp/ask"
 many=$(seq 40 | sed 's/.*/"<&>"/' | paste -sd,)
 printf '{"prompt": "The source", "tokens": 30, "until": [%s, "%s"]}\n' "$many" "$part" >"$tmp/ask"
