@@ -16,8 +16,8 @@ enum sn_status sn_rule_lora(const struct sn_config *c, const struct sn_settings 
                             struct sn_err *err)
 {
     const struct sn_lora_config *l = &c->train.lora;
-    if (l->r == 0 &&
-        (l->n_targets > 0 || l->base != SN_BASE_FULL || sn_settings_get(s, "train.lora.alpha")))
+    if (l->r == 0 && (l->n_targets > 0 || l->base != SN_BASE_FULL || l->dropout > 0 ||
+                      l->init_from[0] || sn_settings_get(s, "train.lora.alpha")))
         return sn_settings_fail(s, "train.lora", err,
                                 "has no effect with rank 0; set train.lora.rank, such as 16");
     if (l->r == 0)

@@ -214,6 +214,12 @@ int main(void)
     keys_are_refused("lora: {base: int8}",
                      "run.yaml:3:42: train.lora: has no effect with rank 0; set train.lora.rank, "
                      "such as 16");
+    keys_are_refused("lora: {dropout: 0.1}",
+                     "run.yaml:3:42: train.lora: has no effect with rank 0; set train.lora.rank, "
+                     "such as 16");
+    keys_are_refused("init_from: w, lora: {init_from: d}",
+                     "run.yaml:3:56: train.lora: has no effect with rank 0; set train.lora.rank, "
+                     "such as 16");
     keys_are_refused(
         "lora: {rank: 8, targets: [b], base: fp16}",
         "run.yaml:3:72: train.lora.base: unknown name 'fp16'; want full, int8, int4 or nf4");
