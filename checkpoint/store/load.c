@@ -84,6 +84,27 @@ static enum sn_status check_added(const struct sn_reader *r, const struct sn_man
     return SN_OK;
 }
 
+/* The model is the same, so that what a run trains and has beside it is another. */
+static enum sn_status refuse_other(const struct sn_reader *r, const char *does, const char *group,
+                                   const char *name, struct sn_err *err)
+{
+    return sn_fail(err, SN_EINPUT,
+                   "%s: %s %s %s; want train.freeze, train.lora and train.prompt as they were, or "
+                   "another checkpoint.dir, and train.init_from: %s to begin with these weights",
+                   r->dir, does, group, name, r->dir);
+}
+
+static enum sn_status check_lacking(const struct sn_reader *r, const struct sn_state *s,
+                                    struct sn_err *err)
+{
+    for (int i = 0; i < s->n_all; i++)
+        if (!sn_state_may_lack(s->all[i].group) &&
+            !sn_manifest_find(&r->manifest, s->all[i].group, s->all[i].name))
+            return refuse_other(r, "lacks what this run trains,", s->all[i].group, s->all[i].name,
+                                err);
+    return SN_OK;
+}
+
 static enum sn_status check_extra(const struct sn_reader *r, const bool *used, struct sn_err *err)
 {
     for (int i = 0; i < r->manifest.n_tensors; i++) {
@@ -91,9 +112,7 @@ static enum sn_status check_extra(const struct sn_reader *r, const bool *used, s
         if (sn_state_may_lack(t->group))
             SN_TRY(check_added(r, t, err));
         else if (!used[i])
-            return sn_fail(err, SN_EINPUT,
-                           "%s/manifest.json: has a tensor %s %s that the model lacks", r->dir,
-                           t->group, t->name);
+            return refuse_other(r, "holds what this run does not train,", t->group, t->name, err);
     }
     return SN_OK;
 }
@@ -106,7 +125,9 @@ static enum sn_status check_tensors(const struct sn_reader *r, const struct sn_s
     bool *used = sn_alloc_n((size_t)r->manifest.n_tensors, sizeof(*used));
     if (!used)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to compare its tensors", r->dir);
-    enum sn_status st = sn_reader_match(r, s, NULL, used, err);
+    enum sn_status st = check_lacking(r, s, err);
+    if (st == SN_OK)
+        st = sn_reader_match(r, s, NULL, used, err);
     if (st == SN_OK)
         st = check_extra(r, used, err);
     sn_free(used);

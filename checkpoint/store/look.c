@@ -59,10 +59,16 @@ enum sn_status sn_look_model(const struct sn_manifest *m, const char *dir, const
             nh = sn_look_line(&have, &h);
             nw = sn_look_line(&want, &w);
         } while (nh == nw && strncmp(h, w, (size_t)nh) == 0 && (*have || *want));
-        st = sn_fail(err, SN_EINPUT,
-                     "%s: holds another model: it has '%.*s' where the run file has '%.*s'; use "
-                     "another checkpoint.dir, or train.init_from to take only its weights",
-                     dir, nh, h, nw, w);
+        bool both = nh > 0 && nw > 0;
+        st =
+            sn_fail(err, SN_EINPUT,
+                    "%s: holds another model: it %s '%.*s'%s%.*s%s; use another checkpoint.dir, or "
+                    "train.init_from to take only its weights",
+                    dir, nh > 0 ? "has" : "lacks", nh > 0 ? nh : nw, nh > 0 ? h : w,
+                    both     ? " where the run file has '"
+                    : nh > 0 ? ", which the run file lacks"
+                             : ", which the run file has",
+                    both ? nw : 0, w, both ? "'" : "");
     }
     sn_free(text);
     return st;

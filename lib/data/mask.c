@@ -36,6 +36,11 @@ enum sn_status sn_data_mask_check(const void *bytes, size_t len, int64_t tokens,
                                   struct sn_err *err)
 {
     const unsigned char *p = bytes;
+    if (memcmp(p, MAGIC, len < 8 ? len : 8) == 0 && len < HEADER_BYTES)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: byte %zu: the file ends inside the header of %d bytes; copy or write "
+                       "it again",
+                       name, len, HEADER_BYTES);
     if (len < HEADER_BYTES || memcmp(p, MAGIC, 8) != 0)
         return sn_fail(err, SN_EINPUT,
                        "%s: byte 0: this is no mask, which begins with SNTMASK; 'sennit-data "

@@ -264,11 +264,15 @@ static void another_model_is_refused(void)
         "weights",
         "another width is named");
     b.state.model_text = "model:\n  family: llama\n  hidden: 64\n";
-    load_says(
-        &b, SN_EINPUT,
-        "DIR/step-00000100: holds another model: it has 'heads: 4' where the run "
-        "file has ''; use another checkpoint.dir, or train.init_from to take only its weights",
-        "a line less is named");
+    load_says(&b, SN_EINPUT,
+              "DIR/step-00000100: holds another model: it has 'heads: 4', which the run "
+              "file lacks; use another checkpoint.dir, or train.init_from to take only its weights",
+              "a line less is named");
+    b.state.model_text = "model:\n  family: llama\n  hidden: 64\n  heads: 4\n  mtp: 1\n";
+    load_says(&b, SN_EINPUT,
+              "DIR/step-00000100: holds another model: it lacks 'mtp: 1', which the run file has; "
+              "use another checkpoint.dir, or train.init_from to take only its weights",
+              "a line more is named");
     teardown(&b);
 }
 
@@ -308,8 +312,9 @@ static void other_tensors_are_refused(void)
     b.state.all = all;
     all[2].name = "layers.1.attn.q.weight";
     load_says(&b, SN_EINPUT,
-              "DIR/step-00000100/manifest.json: has no tensor model "
-              "layers.1.attn.q.weight; the model needs it",
+              "DIR/step-00000100: lacks what this run trains, model layers.1.attn.q.weight; want "
+              "train.freeze, train.lora and train.prompt as they were, or another "
+              "checkpoint.dir, and train.init_from: DIR/step-00000100 to begin with these weights",
               "a missing tensor is named");
     all[2].name = shape[2].name;
     all[2].rows = 161;
@@ -320,8 +325,10 @@ static void other_tensors_are_refused(void)
     all[2].rows = shape[2].rows;
     b.state.n_all--;
     load_says(&b, SN_EINPUT,
-              "DIR/step-00000100/manifest.json: has a tensor exp_avg_sq "
-              "layers.0.attn.q.weight that the model lacks",
+              "DIR/step-00000100: holds what this run does not train, exp_avg_sq "
+              "layers.0.attn.q.weight; want train.freeze, train.lora and train.prompt as they "
+              "were, or another checkpoint.dir, and train.init_from: DIR/step-00000100 to begin "
+              "with these weights",
               "an extra tensor is named");
     b.state.n_all++;
     b.state.n_tensors--;

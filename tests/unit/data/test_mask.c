@@ -163,6 +163,10 @@ static void each_bad_field_is_named(void)
     (void)sn_data_mask_check(eleven, sizeof(eleven) - 1, 11, "m", &err);
     tap_text(err.text, "m: 33 bytes; a mask of 11 tokens has 34; copy or write it again",
              "a mask that was cut off is refused");
+    (void)sn_data_mask_check(eleven, 20, 11, "m", &err);
+    tap_text(err.text,
+             "m: byte 20: the file ends inside the header of 32 bytes; copy or write it again",
+             "and one that was cut off in its header");
     struct sn_data_mask *m = NULL;
     enum sn_status st = sn_data_mask_open(&m, "nowhere", 11, NULL, &err);
     tap_text(
