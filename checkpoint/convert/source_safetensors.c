@@ -131,6 +131,7 @@ static enum sn_status open_theirs(struct theirs *h, const char *path,
     sn_config_format_model(&h->model_text, &c);
     if (!h->path || h->model_text.failed)
         return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
+    SN_TRY(sn_hf_no_adapters(path, err));
     SN_TRY(sn_safetensors_open(&h->st, path, err));
     SN_TRY(sn_hf_list_create(&h->list, m, err));
     SN_TRY(sn_hf_fit(h->st, path, m, h->list.shapes, h->list.n, err));

@@ -445,35 +445,24 @@ static enum sn_status open_one(struct sn_safetensors **out, const char *path, st
     return status;
 }
 
-static enum sn_status open_directory(struct sn_safetensors **out, const char *dir,
-                                     struct sn_err *err)
+static enum sn_status open_path(struct sn_safetensors **out, const char *path, struct sn_err *err)
 {
-    char *index = sn_format("%s/model.safetensors.index.json", dir);
-    char *single = sn_format("%s/model.safetensors", dir);
-    enum sn_status status;
-    if (!index || !single)
-        status = sn_fail(err, SN_ENOMEM, "%s: no memory to open it", dir);
-    else if (access(index, F_OK) == 0)
-        status = open_index(out, index, err);
-    else if (access(single, F_OK) == 0)
-        status = open_one(out, single, err);
-    else
-        status = sn_fail(err, SN_EINPUT,
-                         "%s: has neither model.safetensors nor model.safetensors.index.json", dir);
-    sn_free(index);
-    sn_free(single);
-    return status;
+    size_t len = strlen(path);
+    bool is_index = len > 5 && strcmp(path + len - 5, ".json") == 0;
+    return is_index ? open_index(out, path, err) : open_one(out, path, err);
 }
 
 enum sn_status sn_safetensors_open(struct sn_safetensors **out, const char *path,
                                    struct sn_err *err)
 {
     struct stat sb;
-    if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
-        return open_directory(out, path, err);
-    size_t len = strlen(path);
-    bool is_index = len > 5 && strcmp(path + len - 5, ".json") == 0;
-    return is_index ? open_index(out, path, err) : open_one(out, path, err);
+    char *file;
+    if (stat(path, &sb) != 0 || !S_ISDIR(sb.st_mode))
+        return open_path(out, path, err);
+    SN_TRY(sn_st_file_choose(&file, path, err));
+    enum sn_status status = open_path(out, file, err);
+    sn_free(file);
+    return status;
 }
 
 int sn_safetensors_count(const struct sn_safetensors *st)

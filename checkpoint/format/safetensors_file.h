@@ -25,5 +25,7 @@ enum sn_status sn_st_file_open(struct sn_st_file *f, char *path, struct sn_err *
 enum sn_status sn_st_file_get(const struct sn_st_file *f, uint64_t at, void *out, size_t n,
                               struct sn_err *err);
 void sn_st_file_close(struct sn_st_file *f);
+/* What to open of a directory: the only file, or the index of several. Caller frees *out. */
+enum sn_status sn_st_file_choose(char **out, const char *dir, struct sn_err *err);
 
 #endif

@@ -6,8 +6,11 @@
  */
 #include "checkpoint/hf/hfrules.h"
 
+#include "lib/base/mem.h"
+
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum sn_status sn_hf_adapter_name(struct sn_hf_adapter_name *out, enum sn_family family,
                                   const char *tensor, const char *where, struct sn_err *err)
@@ -34,4 +37,20 @@ enum sn_status sn_hf_adapter_name(struct sn_hf_adapter_name *out, enum sn_family
     (void)snprintf(out->text, sizeof(out->text), "base_model.model.%s.lora_%c.weight", module.text,
                    is_a ? 'A' : 'B');
     return SN_OK;
+}
+
+enum sn_status sn_hf_no_adapters(const char *path, struct sn_err *err)
+{
+    char *config = sn_format("%s/adapter_config.json", path);
+    if (!config)
+        return sn_fail(err, SN_ENOMEM, "%s: no memory to open it", path);
+    bool is_there = access(config, F_OK) == 0; /* never where path is a file */
+    sn_free(config);
+    return !is_there
+               ? SN_OK
+               : sn_fail(err, SN_EINPUT,
+                         "%s: has adapter_config.json beside the weights, by which transformers "
+                         "adds adapters to others; want it in a directory of its own, such as "
+                         "train.lora.init_from names",
+                         path);
 }

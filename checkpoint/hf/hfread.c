@@ -53,11 +53,14 @@ static enum sn_status no_source(const struct sn_safetensors *st, const struct sn
                        "%s: no name is known for the model's %s in files of the family %s%s", file,
                        tensor, sn_family_name(family),
                        strstr(tensor, ".mtp.") ? "; want model.mtp: 0" : "");
-    return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from%s", file,
-                   sn_hf_theirs(family, r, at).text, tensor,
-                   at.layer >= m->layers ? "; without blocks for multi-token prediction, want "
-                                           "model.mtp: 0 (sennit-convert: no --mtp)"
-                                         : "");
+    const char *hint =
+        at.layer >= m->layers ? "; without blocks for multi-token prediction, want model.mtp: 0 "
+                                "(sennit-convert: no --mtp)"
+        : strcmp(tensor, "head.weight") == 0 ? "; where the head is the embedding, want "
+                                               "tie_word_embeddings: true (model.tied_embeddings)"
+                                             : "";
+    return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from%s",
+                   file, sn_hf_theirs(family, r, at).text, tensor, hint);
 }
 
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,

@@ -97,6 +97,8 @@ struct sn_hf_adapter_name {
 /* SN_EINPUT, with `where`: the field has the matrix fused with others, or not at all. */
 enum sn_status sn_hf_adapter_name(struct sn_hf_adapter_name *out, enum sn_family family,
                                   const char *tensor, const char *where, struct sn_err *err);
+/* A directory of weights that has adapters, too, is refused: transformers would take other weights with these. */
+enum sn_status sn_hf_no_adapters(const char *path, struct sn_err *err);
 
 /* --- what a model holds, and what is left over ------------------------------------------------ */
 

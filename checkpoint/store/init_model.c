@@ -1,5 +1,6 @@
 #include "checkpoint/store/init_model.h"
 
+#include "checkpoint/hf/hfrules.h"
 #include "checkpoint/store/model_text.h"
 #include "checkpoint/store/source.h"
 #include "lib/base/log.h"
@@ -91,6 +92,8 @@ enum sn_status sn_init_check_path(const char *path, struct sn_err *err)
 enum sn_status sn_init_check_field(const char *path, const struct sn_config *c, int rank,
                                    struct sn_err *err)
 {
+    if (!c->train.lora.init_from[0]) /* by which adapters are taken from where it says */
+        SN_TRY(sn_hf_no_adapters(path, err));
     char *config = sn_hf_config_path(path);
     struct origin o = {.where = config, .is_field = true};
     enum sn_status st =

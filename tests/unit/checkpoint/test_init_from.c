@@ -53,7 +53,8 @@ static void what_does_not_fit_is_named(void)
     (void)strcpy(b.entry[number(&b, "lm_head.weight")].name, "lm_hat.weight");
     write_file(&b, -1, -1);
     init_says(&b, "DIR/model.safetensors: has no tensor 'lm_head.weight', which the model's "
-                  "head.weight is read from");
+                  "head.weight is read from; where the head is the embedding, want "
+                  "tie_word_embeddings: true (model.tied_embeddings)");
     float out[4];
     struct sn_safetensors *st = NULL;
     (void)sn_safetensors_open(&st, b.root, &b.err);
@@ -288,6 +289,24 @@ static void what_is_meant_may_change(void)
     teardown(&b);
 }
 
+/* transformers would take other weights, those which adapter_config.json names. */
+static void adapters_beside_weights_are_refused(void)
+{
+    struct bench b;
+    setup(&b, SN_LLAMA);
+    make_model(&b);
+    list_llama(&b);
+    write_file(&b, -1, -1);
+    char path[256];
+    (void)snprintf(path, sizeof(path), "%s/adapter_config.json", b.root);
+    init_says(&b, "");
+    tap_ok(sn_file_save(path, "{}", 2, &b.err) == SN_OK, "adapters are put beside weights");
+    init_says(&b, "DIR: has adapter_config.json beside the weights, by which transformers adds "
+                  "adapters to others; want it in a directory of its own, such as "
+                  "train.lora.init_from names");
+    teardown(&b);
+}
+
 static void no_number_is_named(void)
 {
     struct bench b;
@@ -350,6 +369,7 @@ int main(void)
     our_checkpoints_hold_numbers();
     weights_of_another_model_are_refused();
     what_is_meant_may_change();
+    adapters_beside_weights_are_refused();
     no_number_is_named();
     a_path_that_is_not_there_is_bad_input();
     no_memory_is_told();

@@ -343,6 +343,19 @@ static void one_file_opens_by_name_and_by_directory(void)
     struct folder f;
     make_folder(&f);
     opens(&f, "", "DIR: has neither model.safetensors nor model.safetensors.index.json");
+    put_text(&f, "adapter_model.safetensors", "");
+    opens(&f, "",
+          "DIR: has no model.safetensors, but adapter_model.safetensors, which is adapters; want "
+          "the directory of the weights that they adapt, and this one as train.lora.init_from");
+    put_text(&f, "pytorch_model.bin.index.json", "");
+    opens(
+        &f, "",
+        "DIR: has no model.safetensors, but pytorch_model.bin.index.json, which is torch's, which "
+        "may hold code; want model.safetensors, as transformers' save_pretrained writes it");
+    put_text(&f, "pytorch_model.bin", "");
+    opens(&f, "",
+          "DIR: has no model.safetensors, but pytorch_model.bin, which is torch's, which may hold "
+          "code; want model.safetensors, as transformers' save_pretrained writes it");
     opens(&f, "none", "DIR/none: cannot open: No such file or directory");
     put(&f, "model.safetensors", "{\"a\":" T("U8", "[2]", "0", "2") "}", 2);
     opens(&f, "", "");
@@ -395,6 +408,12 @@ static void shards_open_by_their_index(void)
              "\"x-1\"}}");
     opens(&f, "", "");
     opens(&f, INDEX, "");
+    put(&f, "model.safetensors", "{\"a\":" T("U8", "[2]", "0", "2") "}", 2);
+    opens(&f, "",
+          "DIR: has both model.safetensors and " INDEX
+          ", and other programs take one or the other; want one of them, or its path");
+    opens(&f, INDEX, "");
+    (void)unlink(in(&f, "model.safetensors", (char[128]){0}));
     struct sn_safetensors *st = NULL;
     tap_ok(sn_safetensors_open(&st, f.root, &f.err) == SN_OK && sn_safetensors_count(st) == 3 &&
                byte_of(st, "c", 3) == 3 && byte_of(st, "b", 0) == 2,
