@@ -25,6 +25,16 @@ static bool is_plain(const char *s)
     return !*s;
 }
 
+/* With as few digits as mean the same. */
+static void real_text(double v, char buf[SN_HF_TEXT])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(buf, SN_HF_TEXT, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            return;
+    }
+}
+
 /* A JSON value as YAML writes it, or words for what YAML cannot be expected to take. */
 static void value_text(const json_t *v, char buf[SN_HF_TEXT])
 {
@@ -39,7 +49,7 @@ static void value_text(const json_t *v, char buf[SN_HF_TEXT])
     if (json_is_integer(v))
         (void)snprintf(buf, SN_HF_TEXT, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     else if (json_is_real(v))
-        (void)snprintf(buf, SN_HF_TEXT, "%.17g", json_real_value(v));
+        real_text(json_real_value(v), buf);
     else
         (void)snprintf(buf, SN_HF_TEXT, "%s",
                        json_is_string(v) && is_plain(json_string_value(v)) ? json_string_value(v)
@@ -268,21 +278,22 @@ static enum sn_status check_repeat(const struct sn_hf_job *j, const struct sn_hf
                    row->per ? row->per : "", want);
 }
 
-/* A list with 0 for every n-th layer, as its first n say; there may be more of it than layers. */
+/* A list with 0 for every n-th layer, of as many as there are, or more. */
 static enum sn_status check_every(const struct sn_hf_job *j, const struct sn_hf_entry *e)
 {
-    double every;
+    double every, layers;
     size_t i = 0, n = json_array_size(e->value);
     SN_TRY(sn_hf_count_of(j, e->row->ours, &every));
+    SN_TRY(sn_hf_count_of(j, "num_hidden_layers", &layers));
     while (i < n && every >= 1 &&
            json_integer_value(json_array_get(e->value, i)) == ((i + 1) % (size_t)every != 0))
         i++;
-    if (json_is_null(e->value) || (json_is_array(e->value) && i == n))
+    if (json_is_null(e->value) || (json_is_array(e->value) && i == n && (double)n >= layers))
         return SN_OK;
     return sn_fail(j->err, SN_EINPUT,
-                   "%s: %s: is no list with 0 for every n-th layer and 1 for others, n by %s; want "
-                   "null, or such a list",
-                   j->path, e->name, e->row->ours);
+                   "%s: %s: is no list with 0 for every n-th layer and 1 for others, %.0f or more "
+                   "in all, n by %s; want null, or such a list",
+                   j->path, e->name, layers, e->row->ours);
 }
 
 /* What transformers takes where such a key is left out must do for all that there is. */

@@ -43,13 +43,25 @@ static enum sn_status layers_of_list(const struct sn_hf_job *j, const struct sn_
                           j->path, e->name, n);
 }
 
+/* A key that stands in for the list: 1 or more. */
+static enum sn_status count_of_part(const struct sn_hf_job *j, const char *name, double *out)
+{
+    char text[SN_HF_TEXT];
+    SN_TRY(sn_hf_text_of(j, name, text));
+    SN_TRY(sn_hf_count_of(j, name, out));
+    if (*out >= 1 && *out == floor(*out))
+        return SN_OK;
+    return sn_fail(j->err, SN_EINPUT, "%s: %s: %.40s is not supported; want 1 or more layers",
+                   j->path, name, text);
+}
+
 static enum sn_status layers_of_keys(const struct sn_hf_job *j, const struct sn_hf_layers *l,
                                      struct sn_hf_windows *out)
 {
     double n = 0;
     *out = (struct sn_hf_windows){0};
     if (l->every && sn_hf_key_find(j->type, l->every))
-        SN_TRY(sn_hf_count_of(j, l->every, &n));
+        SN_TRY(count_of_part(j, l->every, &n));
     else if (l->every)
         n = strtod(l->every, NULL);
     out->every = (int)fmin(n, INT_MAX);

@@ -1,6 +1,6 @@
 /*
  * hfkeys_common.c - keys of Hugging Face's files that classes share: of rotary embeddings, and of the
- * class from which all are derived.
+ * class from which all are derived; and of the two GPTs, which share little with the others.
  */
 #include "lib/config/hfkeys_table.h"
 
@@ -37,7 +37,7 @@ const struct sn_hf_key sn_hf_rope_keys[] = {
 const struct sn_hf_key sn_hf_base_keys[] = {
     {FIXED("quantization_config", "weights are plain numbers here", "null")},
     {FIXED("compression_config", "weights are plain numbers here", "null")},
-    {FIXED("auto_map", "code beside the weights may compute another model", "null")},
+    {FIXED("auto_map", "code beside the weights may compute another model", "null", "{}")},
     {FIXED("per_layer_config", "all layers are alike here", "null", "{}")},
     {FIXED("pruned_heads", "all heads are there here", "null", "{}")},
     {FIXED("is_causal", "a token attends to those before it here", "true")},
@@ -119,6 +119,72 @@ const struct sn_hf_key sn_hf_base_keys[] = {
     {INERT("assistant_confidence_threshold", "how it generates")},
     {INERT("assistant_lookbehind", "how it generates")},
     {INERT("target_lookbehind", "how it generates")},
+    {.name = NULL},
+};
+
+const struct sn_hf_key sn_hf_gpt2_keys[] = {
+    {USED("n_layer", "layers", "12")},
+    {USED("n_embd", "hidden", "768")},
+    {USED("n_head", "heads", "12")},
+    {USED("n_inner", "ffn", "null")},
+    {USED("vocab_size", "vocab", "50257")},
+    {USED("n_positions", "seq", "1024")},
+    {USED("layer_norm_epsilon", "norm_eps", "1e-05")},
+    {USED("initializer_range", "init_std", "0.02")},
+    {USED("tie_word_embeddings", "tied_embeddings", "true")},
+    {USED("activation_function", "activation", "gelu_new"), GELUS},
+    {FIXED("scale_attn_weights", "scores are divided by the root of a head's width here", "true"), WRITTEN},
+    {FIXED("scale_attn_by_inverse_layer_idx", "scores are not divided by the layer's number here", "false"), WRITTEN},
+    {USED("resid_pdrop", "dropout", "0.1")},
+    {USED("embd_pdrop", "dropout", "0.1")},
+    {USED("attn_pdrop", "dropout", "0.1")},
+    {ALIAS("num_hidden_layers", "n_layer")},
+    {ALIAS("hidden_size", "n_embd")},
+    {ALIAS("num_attention_heads", "n_head")},
+    {ALIAS("max_position_embeddings", "n_positions")},
+    {REPEAT("head_dim", "n_embd"), .per = "n_head"},
+    {FIXED("rope_theta", "this class has no rotary embedding", "null")},
+    {FIXED("rope_scaling", "this class has no rotary embedding", "null")},
+    {FIXED("partial_rotary_factor", "this class has no rotary embedding", "null")},
+    {INERT("n_ctx", "size of an old buffer of masks")},
+    {INERT("reorder_and_upcast_attn", "order of operations in half precision")},
+    {INERT("n_special", "read by no class")},
+    {INERT("predict_special_tokens", "read by no class")},
+    {INERT("output_past", "old name of use_cache")},
+    {INERT("summary_type", "head of another task")},
+    {INERT("summary_use_proj", "head of another task")},
+    {INERT("summary_activation", "head of another task")},
+    {INERT("summary_proj_to_labels", "head of another task")},
+    {INERT("summary_first_dropout", "head of another task")},
+    {INERT("summary_last_dropout", "head of another task")},
+    {.name = NULL},
+};
+
+const struct sn_hf_key sn_hf_neox_keys[] = {
+    {USED("num_hidden_layers", "layers", REQUIRED)},
+    {USED("hidden_size", "hidden", REQUIRED)},
+    {USED("num_attention_heads", "heads", REQUIRED)},
+    {USED("intermediate_size", "ffn", REQUIRED)},
+    {USED("vocab_size", "vocab", REQUIRED)},
+    {USED("max_position_embeddings", "seq", "2048")},
+    {USED("layer_norm_eps", "norm_eps", "1e-05")},
+    {USED("initializer_range", "init_std", "0.02")},
+    {USED("tie_word_embeddings", "tied_embeddings", "false")},
+    {USED("rotary_pct", "rotary_pct", "0.25")},
+    {USED("rotary_emb_base", "rope_theta", "10000")},
+    {USED("use_parallel_residual", "parallel_residual", "true")},
+    {USED("hidden_act", "activation", "gelu"), GELUS},
+    {FIXED("attention_bias", "projections have biases here", "true"), WRITTEN},
+    {USED("hidden_dropout", "dropout", "0.0")},
+    {USED("attention_dropout", "dropout", "0.0")},
+    {ALIAS("rope_parameters.rope_theta", "rotary_emb_base")},
+    {ALIAS("rope_parameters.partial_rotary_factor", "rotary_pct")},
+    {REPEAT("rope_theta", "rotary_emb_base")},
+    {REPEAT("partial_rotary_factor", "rotary_pct")},
+    {REPEAT("head_dim", "hidden_size"), .per = "num_attention_heads"},
+    {INERT("attention_probs_dropout_prob", "read by no class")},
+    {INERT("hidden_dropout_prob", "read by no class")},
+    {INERT("custom_pipelines", "how to call it")},
     {.name = NULL},
 };
 /* clang-format on */

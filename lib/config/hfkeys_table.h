@@ -45,7 +45,8 @@
 #define REQUIRED NULL
 
 
-/* hfkeys_common.c: of classes with rotary embeddings, and of the class that all are derived from. */
+/* hfkeys_common.c: of classes with rotary embeddings, of the class that all are derived from, and of the GPTs. */
 extern const struct sn_hf_key sn_hf_rope_type_keys[], sn_hf_rope_keys[], sn_hf_base_keys[];
+extern const struct sn_hf_key sn_hf_gpt2_keys[], sn_hf_neox_keys[];
 
 #endif

@@ -63,8 +63,8 @@ PUBLISHED = {
         rms_norm_eps rope_scaling rope_theta sliding_window use_sliding_window""",
     "qwen3_moe": COMMON + """ attention_bias attention_dropout decoder_sparse_step head_dim max_window_layers
         mlp_only_layers moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok
-        num_key_value_heads output_router_logits rms_norm_eps rope_scaling rope_theta router_aux_loss_coef
-        sliding_window use_sliding_window""",
+        num_key_value_heads output_router_logits qkv_bias rms_norm_eps rope_scaling rope_theta router_aux_loss_coef
+        shared_expert_intermediate_size sliding_window use_qk_norm use_sliding_window""",
     "qwen2_moe": COMMON + """ attention_dropout decoder_sparse_step max_window_layers mlp_only_layers
         moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok num_key_value_heads
         output_router_logits qkv_bias rms_norm_eps rope_theta router_aux_loss_coef
@@ -86,7 +86,7 @@ PUBLISHED = {
         rope_scaling rope_theta""",
     "phi3": COMMON + """ attention_bias attention_dropout embd_pdrop layer_types num_key_value_heads
         original_max_position_embeddings pad_token_id partial_rotary_factor resid_pdrop rms_norm_eps rope_scaling
-        rope_theta sliding_window auto_map""",
+        rope_theta sliding_window auto_map full_attn_mod interpolate_factor lm_head_bias mlp_bias""",
     "gemma2": COMMON + """ attention_bias attention_dropout attn_logit_softcapping cache_implementation
         final_logit_softcapping head_dim hidden_activation num_key_value_heads pad_token_id query_pre_attn_scalar
         rms_norm_eps rope_theta sliding_window""",
@@ -95,7 +95,8 @@ PUBLISHED = {
         pad_token_id query_pre_attn_scalar rms_norm_eps rope_local_base_freq rope_scaling rope_theta sliding_window
         sliding_window_pattern use_bidirectional_attention""",
     "starcoder2": COMMON + """ attention_dropout activation_function embedding_dropout mlp_type norm_epsilon
-        norm_type num_key_value_heads residual_dropout rope_theta sliding_window use_bias""",
+        norm_type num_key_value_heads residual_dropout rope_theta sliding_window use_bias layer_norm_epsilon
+        attention_softmax_in_fp32 scale_attention_softmax_in_fp32 scale_attn_weights""",
 }
 # Keys of rotary embeddings that versions take from files without saying so in a type.
 OLD_ROPE = ["type", "mscale", "mscale_all_dim", "truncate"]

@@ -76,10 +76,71 @@ static void the_balancing_loss_is_rescaled(void)
     teardown(&b);
 }
 
+/* Where no list says which layers have a window, the number in its place must. */
+static void a_pattern_of_no_layers_is_refused(void)
+{
+    static const char *const none[] = {"0", "-1", "null", "2.5"};
+    struct bench b;
+    struct sn_model_config m;
+    setup(&b, "gemma3_text");
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        json_t *v = json_loads(none[i], JSON_DECODE_ANY, NULL);
+        char want[80];
+        (void)snprintf(want, sizeof(want), "sliding_window_pattern: %s is not supported; want 1 or",
+                       none[i]);
+        tap_ok(read_with(&b, "sliding_window_pattern", v, &m) == SN_EINPUT &&
+                   strstr(b.err.text, want),
+               "%s (%s)", want, b.err.text);
+    }
+    tap_ok(read_with(&b, "sliding_window_pattern", json_integer(3), &m) == SN_OK &&
+               m.global_every == 3,
+           "and one of three is taken");
+    teardown(&b);
+}
+
+/* transformers reads a word of each layer, and stumbles where there is none. */
+static void a_list_shorter_than_the_layers_is_refused(void)
+{
+    struct bench b;
+    struct sn_model_config m;
+    setup(&b, "smollm3");
+    (void)json_object_set_new(b.base, "no_rope_layer_interval", json_integer(2));
+    (void)json_object_set_new(b.base, "num_hidden_layers", json_integer(4));
+    const struct {
+        const char *list;
+        bool good;
+    } all[] = {{"[1, 0, 1, 0]", true}, {"[1, 0, 1, 0, 1]", true},
+               {"null", true},         {"[1, 0, 1]", false},
+               {"[]", false},          {"[1, 0, 0, 0]", false}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        enum sn_status st =
+            read_with(&b, "no_rope_layers", json_loads(all[i].list, JSON_DECODE_ANY, NULL), &m);
+        tap_ok(all[i].good
+                   ? st == SN_OK
+                   : st == SN_EINPUT && strstr(b.err.text, "4 or more in all, n by no_rope"),
+               "no_rope_layers: %s is %s", all[i].list, all[i].good ? "taken" : "refused");
+    }
+    teardown(&b);
+}
+
+static void numbers_are_shown_as_they_are_written(void)
+{
+    struct bench b;
+    struct sn_model_config m;
+    setup(&b, "granite");
+    tap_ok(read_with(&b, "attention_dropout", json_real(0.1), &m) == SN_EINPUT &&
+               strstr(b.err.text, "attention_dropout: 0.1 is not supported"),
+           "0.1 is 0.1 (%s)", b.err.text);
+    teardown(&b);
+}
+
 int main(void)
 {
     rope_scaling_is_rope_parameters();
     a_window_is_kept();
     the_balancing_loss_is_rescaled();
+    a_pattern_of_no_layers_is_refused();
+    a_list_shorter_than_the_layers_is_refused();
+    numbers_are_shown_as_they_are_written();
     return tap_done();
 }
