@@ -19,6 +19,7 @@
 #ifndef SN_COMM_ENGINE_H
 #define SN_COMM_ENGINE_H
 
+#include "lib/base/clock.h"
 #include "lib/comm/comm.h"
 #include "lib/comm/comm_port.h"
 #include "lib/comm/comm_queue.h"
@@ -117,7 +118,7 @@ struct sn_engine_mark {
     uint64_t number; /* in its group */
     uint64_t record; /* in the flight recorder */
     bool is_awaited; /* the record says that somebody waits for it */
-    double moved;    /* seconds of sn_clock: when it was last seen to move */
+    double moved;    /* when it was last seen to move, by sn_watch.awake */
 };
 
 struct sn_watch {
@@ -125,7 +126,8 @@ struct sn_watch {
     int timeout_s;                       /* 0: never */
     int current;                         /* slot of what blocks the thread (start-up); -1: none, */
     bool has_moved;                      /* which has moved since the last look */
-    double next_look;                    /* seconds of sn_clock */
+    struct sn_awake awake;               /* the time of its looks */
+    double next_look;                    /* by that */
     struct sn_engine_mark mark[SN_COMM_QUEUE_DEPTH]; /* by slot */
 };
 

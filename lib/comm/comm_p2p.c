@@ -84,7 +84,7 @@ static bool goes_on(struct sn_engine *e, int slot, int n_before)
     if (!e->headless[slot] || is_behind(e, slot, n_before))
         return e->headless[slot];
     e->headless[slot] = false;
-    e->watch.mark[slot].moved = sn_clock();
+    e->watch.mark[slot].moved = sn_awake_at(&e->watch.awake, sn_clock());
     begin_body(e, slot);
     return !sn_engine_has_failed(e) && !e->port->ops->test(e->port, SN_PORT_P2P + slot);
 }

@@ -80,7 +80,7 @@ void sn_watch_begun(struct sn_engine *e, int slot)
         op->transfer.times->last = -1;
     }
     if (e->watch.timeout_s)
-        e->watch.mark[slot].moved = sn_clock();
+        e->watch.mark[slot].moved = sn_awake_at(&e->watch.awake, sn_clock());
     if (e->watch.recorder && e->watch.mark[slot].record)
         sn_flight_mark(e->watch.recorder, e->watch.mark[slot].record, SN_FLIGHT_BEGUN);
 }
@@ -178,7 +178,7 @@ void sn_watch_look(struct sn_engine *e)
     struct sn_watch *w = &e->watch;
     if ((!w->timeout_s && !w->recorder) || sn_engine_has_failed(e))
         return;
-    double now = sn_clock();
+    double now = sn_awake_look(&w->awake, sn_clock());
     note_moves(e, now);
     if (now < w->next_look)
         return;

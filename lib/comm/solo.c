@@ -83,14 +83,17 @@ static void wait_for_end(struct sn_solo *v, double until)
 struct moved {
     uint64_t marks;
     double at;
+    struct sn_awake awake; /* whose time that is */
 };
 
 static bool is_stuck(struct sn_solo *v, struct moved *m)
 {
     uint64_t marks = atomic_load_explicit(&v->progress.marks, memory_order_relaxed);
-    double now = sn_clock();
-    if (marks != m->marks)
-        *m = (struct moved){marks, now};
+    double now = sn_awake_look(&m->awake, sn_clock());
+    if (marks != m->marks) {
+        m->marks = marks;
+        m->at = now;
+    }
     return v->moves && v->env.timeout_s > 0 && now - m->at > v->env.timeout_s;
 }
 
@@ -137,7 +140,7 @@ static void *watch_over(void *self)
 {
     struct sn_solo *v = self;
     struct sn_err err = {0};
-    struct moved m = {atomic_load(&v->progress.marks), sn_clock()};
+    struct moved m = {.marks = atomic_load(&v->progress.marks), .at = sn_clock()};
     int word = SN_POLL_WORKS;
     double pause = FIRST_S, most = v->env.timeout_s > 0 ? v->env.timeout_s / 8.0 : MOST_S;
     most = most < MOST_S ? most : MOST_S;

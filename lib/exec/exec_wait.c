@@ -101,15 +101,17 @@ enum sn_status sn_device_wait_on(struct sn_exec *x, int stream, struct sn_err *e
     struct sn_exec_device *v = x->device;
     int limit = x->job->config->run.hang_timeout, rc;
     uint32_t seen = v->ops->marked(v->d);
+    struct sn_awake awake = {0};
     double moved = sn_clock();
     for (int64_t looks = 0; (rc = v->ops->query(v->d, stream)) == 1; looks++) {
         uint32_t now = v->ops->marked(v->d);
+        double time = sn_awake_look(&awake, sn_clock());
         if (now != seen)
-            moved = sn_clock();
+            moved = time;
         seen = now;
         if (v->ops->look && v->ops->look(v->d) != 0)
             return lost_peer(x, err);
-        if (limit > 0 && sn_clock() - moved > limit)
+        if (limit > 0 && time - moved > limit)
             return lost(x, limit, err);
         pause_for(looks);
     }

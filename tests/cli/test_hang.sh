@@ -38,6 +38,22 @@ like "stopped: and what it did last" "$(cat "$tmp/stopped.out")" 'last seen in '
 like "stopped: the attempt's record holds the cause" "$(cat "$tmp/stopped/attempt-1.json")" \
     '"exit_code": 77, "cause": ".*rank 2 '
 
+# --- suspended ----------------------------------------------------------------------------------------
+# All stand still for longer than the limit, as in a job that is suspended: nobody has hung.
+begin suspended "tensor: 2, pipeline: 2"
+ranks=
+for r in 0 1 2 3; do ranks="$ranks $(process_of $r "$tmp/suspended.yaml")"; done
+# shellcheck disable=SC2086  # numbers
+kill -STOP $ranks
+sleep 8
+before=$(metric step "$tmp/suspended/metrics.jsonl" | tail -n 1)
+# shellcheck disable=SC2086
+kill -CONT $ranks
+ok "suspended: it goes on" wait_for_step $((before + 50)) "$tmp/suspended"
+touch "$tmp/suspended/save-and-exit"
+ends suspended 60
+is "suspended: and leaves when it is asked to" "$rc" 75
+
 # --- killed -----------------------------------------------------------------------------------------
 begin killed "tensor: 2, pipeline: 2"
 kill -KILL "$(process_of 3 "$tmp/killed.yaml")"

@@ -1,6 +1,7 @@
 /*
  * err, mem, str: what everything else stands on.
  */
+#include "lib/base/clock.h"
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
 #include "lib/base/plain.h"
@@ -302,9 +303,20 @@ static void arrays_grow(void)
     sn_free(x);
 }
 
+static void a_watch_that_stood_still_counts_no_time(void)
+{
+    struct sn_awake a = {0};
+    tap_ok(sn_awake_look(&a, 1000) == 1000, "the first look is at the clock's time");
+    tap_ok(sn_awake_look(&a, 1001) == 1001, "and so is one soon after");
+    tap_ok(sn_awake_look(&a, 1601) == 1001, "ten minutes in which nobody looked are none");
+    tap_ok(sn_awake_at(&a, 1602) == 1002, "from there it goes on");
+    tap_ok(sn_awake_look(&a, 1602) == 1002, "look by look");
+}
+
 int main(void)
 {
     arrays_grow();
+    a_watch_that_stood_still_counts_no_time();
     errors_carry_a_sentence();
     what_a_terminal_obeys_is_shown();
     long_sentences_are_cut();
