@@ -1,5 +1,6 @@
 #include "lib/base/thread.h"
 
+#include <sched.h>
 #include <signal.h>
 
 int sn_thread_start(pthread_t *out, size_t stack, void *(*run)(void *arg), void *arg)
@@ -18,4 +19,11 @@ int sn_thread_start(pthread_t *out, size_t stack, void *(*run)(void *arg), void 
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_attr_destroy(&attr);
     return rc;
+}
+
+int sn_cores(void)
+{
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return cores > 0 ? cores : 1;
 }

@@ -1,13 +1,12 @@
 #include "lib/exec/threads.h"
 
-#include <sched.h>
+#include "lib/base/thread.h"
 
 int sn_threads(const struct sn_config *c, int ranks_on_node)
 {
     if (c->run.threads > 0)
         return c->run.threads;
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    int cores = sn_cores();
     /* A launcher that binds gives each rank its own cores; one that does not gives all to all. */
     int online = ranks_on_node > 1 ? cores / ranks_on_node : cores;
     return online > 0 ? online : 1;

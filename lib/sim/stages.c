@@ -1,29 +1,91 @@
 #include "lib/sim/stages.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/thread.h"
 #include "lib/config/batch.h"
 #include "lib/verify/verify.h"
 
+#include <stdatomic.h>
+
 typedef enum sn_status creator(struct sn_job **out, const struct sn_job_env *env,
                                struct sn_err *err);
+
+/* Stages that threads compile: each takes the next, until there is none or one has failed. What is told is the fault of
+ * the first stage that has one: those before it were taken before. */
+struct work {
+    struct sn_stages *stages;
+    const struct sn_job_env *env;
+    creator *create;
+    int stride; /* ranks from a stage to the next */
+    atomic_int next;
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of what follows */
+    int stage;            /* that is told; st SN_OK: none is */
+    enum sn_status st;
+    struct sn_err *err;
+};
+
+static void tell(struct work *w, int stage, enum sn_status st, const struct sn_err *err)
+{
+    atomic_store(&w->failed, true);
+    (void)pthread_mutex_lock(&w->lock);
+    if (w->st == SN_OK || stage < w->stage) {
+        w->stage = stage;
+        w->st = st;
+        *w->err = *err;
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+static void *compile_stages(void *arg)
+{
+    struct work *w = arg;
+    struct sn_job_env e = *w->env;
+    int n = w->stages->n;
+    for (int s; !atomic_load(&w->failed) && (s = atomic_fetch_add(&w->next, 1)) < n;) {
+        struct sn_err err;
+        e.rank = s * w->stride;
+        enum sn_status st = w->create(&w->stages->job[s], &e, &err);
+        if (st != SN_OK)
+            tell(w, s, st, &err);
+    }
+    return NULL;
+}
+
+static void compile_side_by_side(struct work *w)
+{
+    enum { MOST = 16, STACK = 4 << 20 };
+    pthread_t thread[MOST];
+    int n = sn_cores(), began = 0;
+    n = n < w->stages->n ? n : w->stages->n;
+    while (began < n - 1 && began < MOST &&
+           sn_thread_start(&thread[began], STACK, compile_stages, w) == 0)
+        began++;
+    (void)compile_stages(w);
+    while (began > 0)
+        (void)pthread_join(thread[--began], NULL);
+}
 
 static enum sn_status create_all(struct sn_stages *out, const struct sn_job_env *env,
                                  creator *create, struct sn_err *err)
 {
     int n = env->config->layout.pipeline;
-    *out = (struct sn_stages){.job = sn_alloc_n((size_t)n, sizeof(*out->job))};
+    struct sn_grid grid;
+    *out = (struct sn_stages){.job = sn_alloc_n((size_t)n, sizeof(*out->job)), .n = n};
     if (!out->job)
         return sn_fail(err, SN_ENOMEM, "plan: no memory for %d stages", n);
-    struct sn_job_env e = *env;
-    for (e.rank = 0; out->n < n; out->n++) {
-        enum sn_status st = create(&out->job[out->n], &e, err);
-        if (st != SN_OK) {
-            sn_stages_fini(out);
-            return st;
-        }
-        e.rank += out->job[0]->grid.stride[SN_AXIS_PIPELINE];
+    enum sn_status st = sn_job_grid(&grid, env->config, err);
+    if (st == SN_OK) {
+        struct work w = {.stages = out, .env = env, .create = create, .err = err};
+        w.stride = grid.stride[SN_AXIS_PIPELINE];
+        (void)pthread_mutex_init(&w.lock, NULL);
+        compile_side_by_side(&w);
+        (void)pthread_mutex_destroy(&w.lock);
+        st = w.st;
     }
-    return SN_OK;
+    if (st != SN_OK)
+        sn_stages_fini(out);
+    return st;
 }
 
 enum sn_status sn_stages_create(struct sn_stages *out, const struct sn_job_env *env,
