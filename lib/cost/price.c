@@ -367,3 +367,53 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
                p->software->gemm * (on_machine(d, &w) - d->overhead);
     return moving(p, &w, op);
 }
+
+/* ---- the least ------------------------------------------------------------------------------- */
+
+/* The least factor by which a measured shape corrects the formula, at most 1, whatever lies beside the operands. */
+static double best_measured(const struct sn_machine_device *d, const struct work *w)
+{
+    double best = 1;
+    for (int i = 0; i < d->n_measured; i++) {
+        const struct sn_measured *x = &d->measured[i];
+        if ((int)x->kind != w->kind || x->dtype != w->dtype)
+            continue;
+        struct work known = reshaped(w, x);
+        known.bytes *= 2; /* a result that is added to is read, too */
+        known.rounded *= 2;
+        best = fmin(best, x->seconds / (d->overhead + formula(d, &known)));
+    }
+    return best;
+}
+
+double sn_price_least(const struct sn_pricer *p, const struct sn_program *prog,
+                      const struct sn_op *op)
+{
+    const struct sn_machine_device *d = &p->machine->device;
+    const struct sn_software *s = p->software;
+    enum sn_cost cost = op->kind < SN_NKERNELS ? sn_op_row(op->kind)->cost : SN_COST_ELEMENTWISE;
+    if (cost != SN_COST_PRODUCT && cost != SN_COST_ATTENTION)
+        return 0;
+    struct work w = work_of(d, prog, op);
+    const struct sn_gemm_rate *g = product_rate(d, w.dtype);
+    bool forward = w.kind == SN_OP_ATTENTION, is_product = cost == SN_COST_PRODUCT;
+    bool keeps = s->attention == SN_ATTENTION_FUSED || s->attention == SN_ATTENTION_TORCH;
+    double fraction = is_product || keeps ? g->most
+                      : forward           ? d->attention_forward
+                                          : d->attention_backward;
+    double factor = is_product
+                        ? s->gemm
+                        : (forward ? s->attention_forward : s->attention_backward)[s->attention];
+    double rate = g->peak * or_one(fraction);
+    if (!is_product && keeps) /* of some heads (head_rate) */
+        rate = fmax(rate, d->gemm[SN_F32].peak * or_one(d->gemm[SN_F32].most));
+    else if (d->rate_of[w.kind] > 0)
+        rate = d->rate_of[w.kind];
+    if (!is_product && !keeps)
+        factor *= fmin(1, or_one(p->seen[op->attr.attention.window > 0]));
+    double best = is_product || !keeps ? best_measured(d, &w) : 1;
+    if (best < 1 &&
+        s->overhead < factor) /* then overheads do not outweigh what a factor takes of them */
+        return 0;
+    return rate > 0 ? factor * best * sn_op_flops(op) / rate : 0;
+}

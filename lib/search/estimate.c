@@ -372,6 +372,45 @@ static enum sn_status estimate_group(struct sn_estimate *out, struct sn_estimato
     return SN_OK;
 }
 
+/* Seconds of the arithmetic of a stage module on a micro-batch that is a `share` of a sequence. */
+static double least(const struct sn_layer_profile *s, enum sn_pass pass, const struct sn_extent *x,
+                    double share)
+{
+    const double *of = s->least[pass];
+    double sum = x->first * of[SN_PLACE_EMBED] + x->last * of[SN_PLACE_HEAD];
+    for (int at = 0; at < SN_NPLACES; at++)
+        sum += x->of[at] * of[at];
+    return share * sum;
+}
+
+static enum sn_status estimate_floor(struct sn_estimate *out, struct sn_estimator *e,
+                                     const struct sn_layout_config *l, struct sn_err *err)
+{
+    struct sn_estimation k;
+    *out = (struct sn_estimate){0};
+    SN_TRY(estimation_init(&k, e, l, err));
+    SN_TRY(sn_layer_profile_whole_cached(&k.shape, e, err));
+    double share = (double)l->micro_batch / ((double)l->tensor * l->tensor_x * l->context);
+    for (int i = 0; i < k.modules; i++) {
+        struct sn_extent x = sn_module_extent(&k, i);
+        k.forward[i] =
+            least(k.shape, SN_PASS_FORWARD, &x, share) + e->software->layer_fixed * x.layers;
+        k.backward[i] = least(k.shape, SN_PASS_BACKWARD, &x, share);
+        k.weight[i] = least(k.shape, SN_PASS_WEIGHT, &x, share);
+        k.after[i] = k.extra[i] = k.stream[i] = 0;
+        if (sn_delays_weights(&k))
+            continue;
+        k.backward[i] += k.weight[i]; /* behind the send */
+        k.after[i] = k.weight[i];
+        k.weight[i] = 0;
+    }
+    SN_TRY(pipeline(&k, false, err));
+    for (int s = 0; s < k.pipe.stages; s++)
+        out->seconds = fmax(out->seconds, k.end[s]);
+    out->seconds += e->software->step_fixed;
+    return SN_OK;
+}
+
 enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
                            const struct sn_layout_config *l, enum sn_estimate_detail detail,
                            struct sn_err *err)
@@ -380,6 +419,8 @@ enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,
     struct sn_estimate got = {0};
     if (detail == SN_ESTIMATE_GROUP)
         return estimate_group(out, e, l, err);
+    if (detail == SN_ESTIMATE_FLOOR)
+        return estimate_floor(out, e, l, err);
     SN_TRY(estimation_init(&k, e, l, err));
     SN_TRY(sn_estimate_kept(&k, &got.memory, err));
     if (got.memory > 0) {

@@ -51,7 +51,10 @@ enum sn_estimate_detail {
      * and the run file leaves that open, in recomputation, too: a step with no more than it computes
      * again, and nothing gathered, reduced or updated. Bytes only where they are over the limit, and
      * then no seconds. */
-    SN_ESTIMATE_GROUP
+    SN_ESTIMATE_GROUP,
+    /* Of the same layouts, from the arithmetic of a whole layer at the best rate of any shape: no layer that is cut
+     * is compiled, and memory is not looked at. */
+    SN_ESTIMATE_FLOOR
 };
 /* Of a valid layout with layout.data set. */
 enum sn_status sn_estimate(struct sn_estimate *out, struct sn_estimator *e,

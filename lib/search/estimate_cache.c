@@ -34,19 +34,18 @@ enum sn_status sn_split_cached(const int **layers, struct sn_estimator *e, int m
 /* --- shapes ----------------------------------------------------------------------------------- */
 
 static enum sn_status shape_entry(struct sn_layer_profile_entry **out, struct sn_estimator *e,
-                                  struct sn_err *err)
+                                  const struct sn_layer_profile_key *key, struct sn_err *err)
 {
-    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
-    struct sn_layer_profile_entry **row = &e->shape[sn_cache_row(&key, sizeof(key))];
+    struct sn_layer_profile_entry **row = &e->shape[sn_cache_row(key, sizeof(*key))];
     for (struct sn_layer_profile_entry *x = *row; x; x = x->next)
-        if (memcmp(&x->shape->key, &key, sizeof(key)) == 0) {
+        if (memcmp(&x->shape->key, key, sizeof(*key)) == 0) {
             *out = x;
             return SN_OK;
         }
     struct sn_layer_profile_entry *made = sn_alloc(sizeof(*made));
     if (!made)
         return sn_fail(err, SN_ENOMEM, "search: no memory for a shape");
-    enum sn_status st = sn_layer_profile_create(&made->shape, &e->env, &key, err);
+    enum sn_status st = sn_layer_profile_create(&made->shape, &e->env, key, err);
     if (st != SN_OK) {
         sn_free(made);
         return st;
@@ -62,7 +61,19 @@ enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_
                                        struct sn_err *err)
 {
     struct sn_layer_profile_entry *x = NULL;
-    SN_TRY(shape_entry(&x, e, err));
+    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
+    SN_TRY(shape_entry(&x, e, &key, err));
+    *out = x->shape;
+    return SN_OK;
+}
+
+enum sn_status sn_layer_profile_whole_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                                             struct sn_err *err)
+{
+    struct sn_layer_profile_entry *x = NULL;
+    struct sn_layer_profile_key key = sn_layer_profile_key(&e->config);
+    key = sn_layer_profile_whole(&key);
+    SN_TRY(shape_entry(&x, e, &key, err));
     *out = x->shape;
     return SN_OK;
 }
@@ -160,8 +171,7 @@ enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_
                                 struct sn_err *err)
 {
     struct sn_layer_profile_entry *x = NULL;
-    (void)s; /* the shape of the layout at hand */
-    SN_TRY(shape_entry(&x, e, err));
+    SN_TRY(shape_entry(&x, e, &s->key, err));
     const struct sn_coding *z = e->config.layout.compress.coding;
     bool same = x->net && same_coding(&x->data, &z[SN_CODED_DATA]) &&
                 same_coding(&x->zero, &z[SN_CODED_ZERO]) &&

@@ -168,6 +168,9 @@ enum sn_status sn_kept_cached(const struct sn_kept_entry **out, struct sn_estima
                               const struct sn_kept_modules *wanted, struct sn_err *err);
 enum sn_status sn_layer_profile_cached(struct sn_layer_profile **out, struct sn_estimator *e,
                                        struct sn_err *err);
+/* Of sn_layer_profile_whole. */
+enum sn_status sn_layer_profile_whole_cached(struct sn_layer_profile **out, struct sn_estimator *e,
+                                             struct sn_err *err);
 enum sn_status sn_net_cached(const struct sn_net **out, struct sn_estimator *e, bool any,
                              struct sn_err *err);
 enum sn_status sn_prices_cached(struct sn_layer_profile_prices **out, struct sn_estimator *e,

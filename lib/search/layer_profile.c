@@ -18,6 +18,8 @@ struct reader {
     int id[SN_SHAPE_POSTS]; /* operations that the row at hand posted */
     int posts;
     double run; /* kernels since the last interval */
+    double least;  /* of the row, */
+    bool is_whole; /* for a profile of sn_layer_profile_whole */
     bool failed;
 };
 
@@ -206,14 +208,16 @@ static void read_op(struct reader *r, const struct sn_op *op, enum sn_pass pass)
         wait_for(r, op->waits_for);
     else if (sn_op_is_posted(op))
         communicate(r, op, pass);
-    else if (!is_padding(r, op))
+    else if (!is_padding(r, op)) {
         r->run += sn_price_op(r->env->pricer, r->p, op);
+        r->least += r->is_whole ? sn_price_least(r->env->pricer, r->p, op) : 0;
+    }
 }
 
 static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place place)
 {
     r->posts = 0;
-    r->run = 0;
+    r->run = r->least = 0;
     r->s->first[pass][place] = r->s->n_intervals;
     for (int c = 0; c < r->p->n_segments; c++) {
         const struct sn_segment *k = &r->p->segments[c];
@@ -225,6 +229,7 @@ static void read_row(struct reader *r, enum sn_pass pass, enum sn_layer_place pl
                 read_op(r, &r->p->ops[i], pass);
     }
     interval(r, SN_INTERVAL_END, 0, 0);
+    r->s->least[pass][place] = r->least;
 }
 
 /* Without prompts a layer's first norm is fused with the end of the one before, unless a stage begins with it. So that
@@ -330,6 +335,8 @@ static enum sn_status read_job(struct sn_layer_profile *s, const struct sn_layer
                                const struct sn_job *j, struct sn_err *err)
 {
     struct reader r = {.env = env, .s = s, .j = j, .p = &j->train};
+    struct sn_layer_profile_key whole = sn_layer_profile_whole(&s->key);
+    r.is_whole = memcmp(&whole, &s->key, sizeof(whole)) == 0;
     for (int pass = 0; pass < SN_NPASSES; pass++)
         for (int place = 0; place < SN_NPLACES; place++)
             read_row(&r, (enum sn_pass)pass, (enum sn_layer_place)place);

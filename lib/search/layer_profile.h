@@ -129,6 +129,7 @@ struct sn_layer_profile {
     int64_t lean[SN_NPASSES]
                 [SN_NPLACES]; /* temp without whole weights and gradients of ZeRO 2, 3 */
     int64_t sent;             /* elements that a stage sends to the next */
+    double least[SN_NPASSES][SN_NPLACES]; /* of a whole, seconds: sums of sn_price_least */
 };
 
 /* What all shapes of a search have in common. */
@@ -140,8 +141,9 @@ struct sn_layer_profile_env {
     const struct sn_pricer *pricer; /* machine, software, precision, threads */
 };
 
-/* The key of a layout. */
+/* The key of a layout; of one rank that computes one sequence as layouts with key k do, cut in no way. */
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
+struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile_key *k);
 /* The model of one layer of each kind, which stands for all of them. So that it costs no more than
  * any, what train.freeze freezes of some layers is frozen. Of models that mix layers with experts and others,
  * those of train.prompt are no kinds. */

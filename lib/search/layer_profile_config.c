@@ -37,6 +37,18 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     return k;
 }
 
+struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile_key *k)
+{
+    struct sn_layer_profile_key w;
+    memset(&w, 0, sizeof(w));
+    for (int a = 0; a < SN_NGRID_AXES; a++)
+        w.size[a] = 1;
+    w.micro_batch = w.expert = 1;
+    w.recompute = k->recompute;
+    w.split = k->split;
+    return w;
+}
+
 /* Behind "layers.", the number of a pattern: "31.attn.*"; NULL: it names none. */
 static const char *number_in(const char *pattern)
 {

@@ -126,29 +126,26 @@ static bool same_group(const struct sn_variant *a, const struct sn_variant *b)
            a->sequence_parallel == b->sequence_parallel && a->context_kind == b->context_kind;
 }
 
-static enum sn_status bound_group(struct search *s, int64_t first, int64_t n, struct sn_err *err)
+static enum sn_status floor_group(struct search *s, int64_t first, int64_t n, struct sn_err *err)
 {
     struct sn_layout_config l;
     struct sn_estimate e;
     sn_variant_expand(&l, &s->all.of[first], s->w->config);
-    SN_TRY(sn_estimate(&e, s->estimator, &l, SN_ESTIMATE_GROUP, err));
+    SN_TRY(sn_estimate(&e, s->estimator, &l, SN_ESTIMATE_FLOOR, err));
     if (!sn_grow((void **)&s->group, s->groups, &s->cap_groups, sizeof(*s->group)))
         return sn_fail(err, SN_ENOMEM, "search: no memory for more than %d groups of layouts",
                        s->groups);
-    bool is_over = s->limit && e.memory > 0;
-    s->group[s->groups++] = (struct group){first, n, e.seconds, false, is_over};
-    s->out->too_big += is_over ? n : 0;
-    family_of(s, &s->all.of[first])->members -= is_over ? n : 0;
+    s->group[s->groups++] = (struct group){first, n, e.seconds, true, false, false};
     return SN_OK;
 }
 
-static enum sn_status bound_groups(struct search *s, struct sn_err *err)
+static enum sn_status floor_groups(struct search *s, struct sn_err *err)
 {
     for (int64_t i = 0, n; i < s->all.n; i += n) {
         for (n = 1; i + n < s->all.n && same_group(&s->all.of[i], &s->all.of[i + n]); n++)
             ;
         SN_TRY(family_add(s, &s->all.of[i], n, err));
-        SN_TRY(bound_group(s, i, n, err));
+        SN_TRY(floor_group(s, i, n, err));
     }
     return SN_OK;
 }
@@ -156,7 +153,8 @@ static enum sn_status bound_groups(struct search *s, struct sn_err *err)
 static enum sn_status push_group(struct search *s, int at, struct sn_err *err)
 {
     const struct group *g = &s->group[at];
-    struct sn_branch n = {g->bound, g->first, SN_BRANCH_GROUP, at, 0};
+    struct sn_branch n = {g->bound, g->first, g->is_floor ? SN_BRANCH_FLOOR : SN_BRANCH_GROUP, at,
+                          0};
     return g->is_open || g->is_over ? SN_OK : sn_heap_push(&s->heap, &n, err);
 }
 
@@ -165,6 +163,23 @@ enum sn_status search_push_groups(struct search *s, struct sn_err *err)
     for (int i = 0; i < s->groups; i++)
         SN_TRY(push_group(s, i, err));
     return SN_OK;
+}
+
+/* What all of a group take, and whether what they keep fits, from a compiled layer: its floor is under all bounds that
+ * are left. */
+static enum sn_status bound_group(struct search *s, int at, struct sn_err *err)
+{
+    struct group *g = &s->group[at];
+    struct sn_layout_config l;
+    struct sn_estimate e;
+    sn_variant_expand(&l, &s->all.of[g->first], s->w->config);
+    SN_TRY(sn_estimate(&e, s->estimator, &l, SN_ESTIMATE_GROUP, err));
+    g->is_floor = false;
+    g->is_over = s->limit && e.memory > 0;
+    g->bound = fmax(g->bound, e.seconds);
+    s->out->too_big += g->is_over ? g->n : 0;
+    family_of(s, &s->all.of[g->first])->members -= g->is_over ? g->n : 0;
+    return push_group(s, at, err);
 }
 
 static enum sn_status bound_all(struct search *s, int64_t first, int64_t end, struct sn_err *err)
@@ -187,7 +202,7 @@ static enum sn_status open_group(struct search *s, int at, struct sn_err *err)
             SN_TRY(bound_all(s, i, i + n, err));
             continue;
         }
-        SN_TRY(bound_group(s, i, n, err));
+        SN_TRY(floor_group(s, i, n, err));
         SN_TRY(push_group(s, s->groups - 1, err));
     }
     return SN_OK;
@@ -280,7 +295,8 @@ enum sn_status search_take_all(struct search *s, struct sn_err *err)
         const struct family *f = family_of(s, &s->all.of[n.variant]);
         if (f->best.plan.step_time > 0 && f->best.plan.step_time <= n.bound)
             continue;
-        SN_TRY(n.level == SN_BRANCH_GROUP    ? open_group(s, n.order, err)
+        SN_TRY(n.level == SN_BRANCH_FLOOR    ? bound_group(s, n.order, err)
+               : n.level == SN_BRANCH_GROUP  ? open_group(s, n.order, err)
                : n.level == SN_BRANCH_ORDERS ? take_orders(s, &n, err)
                                              : take_exact(s, &n, err));
     }
@@ -303,7 +319,7 @@ static enum sn_status run(struct search *s, struct sn_err *err)
     SN_TRY(sn_estimator_create(&s->estimator, w->config, w->machine, w->software, w->ops,
                                w->threads, err));
     sn_estimator_limit(s->estimator, w->limit, search_library_of(s));
-    SN_TRY(bound_groups(s, err));
+    SN_TRY(floor_groups(s, err));
     SN_TRY(search_push_groups(s, err));
     SN_TRY(search_take_all(s, err));
     return search_finish(s, err);

@@ -2,8 +2,9 @@
  * search.h - the best layouts of a run on a number of ranks, and how far the others are from them.
  *
  * Best-first branch and bound. Valid layouts (variants.h) that differ in recomputation and in what
- * replicas hold alone are a group with one lower bound; the group with the least is opened: each of its
- * layouts gets a lower bound for all orders of its axes at once (estimate.h). The layout with the least
+ * replicas hold alone are a group with one lower bound: at first a floor, from the FLOPs of a whole layer, then,
+ * if the floor is the least bound that is left, one from a compiled layer. The group with the least is opened: each
+ * of its layouts gets a lower bound for all orders of its axes at once (estimate.h). The layout with the least
  * bound is taken up: replaced by its orders, each with its schedule played through, and then by its
  * compiled and simulated self. A family is
  * all layouts on the same grid (tensor, context, pipeline, expert; data follows). Once `top` families have

@@ -10,8 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What taking a node up does: bounds each layout of the group of one, plays its orders, compiles it. */
-enum { SN_BRANCH_GROUP, SN_BRANCH_ORDERS, SN_BRANCH_EXACT };
+/* What taking a node up does: bounds a group whose floor is known, bounds each layout of the group, plays the orders of
+ * one, compiles it. */
+enum { SN_BRANCH_FLOOR, SN_BRANCH_GROUP, SN_BRANCH_ORDERS, SN_BRANCH_EXACT };
 
 struct sn_branch {
     double bound;

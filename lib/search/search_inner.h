@@ -20,6 +20,7 @@ struct family {
 struct group {
     int64_t first, n;
     double bound;          /* of them all */
+    bool is_floor;         /* it is SN_ESTIMATE_FLOOR's */
     bool is_open, is_over; /* each of them is bounded; what all of them keep is over the limit */
 };
 
