@@ -28,11 +28,8 @@ static bool is_plain(const char *s)
 /* With as few digits as mean the same. */
 static void real_text(double v, char buf[SN_HF_TEXT])
 {
-    for (int digits = 1; digits <= 17; digits++) {
+    for (int digits = 1; digits <= 17 && (digits == 1 || strtod(buf, NULL) != v); digits++)
         (void)snprintf(buf, SN_HF_TEXT, "%.*g", digits, v);
-        if (strtod(buf, NULL) == v)
-            return;
-    }
 }
 
 /* A JSON value as YAML writes it, or words for what YAML cannot be expected to take. */
@@ -462,17 +459,21 @@ enum sn_status sn_hfconfig_parse(struct sn_yaml_doc **out, const char *text, siz
     return SN_OK;
 }
 
-/* A number, or a list of numbers; null for all else. */
-static void add_token(struct sn_str *out, const json_t *v)
+/* A number, a list of numbers, or null; false: something else. */
+static bool add_token(struct sn_str *out, const json_t *v)
 {
     size_t n = json_array_size(v);
+    bool good = !v || json_is_null(v) || json_is_integer(v) || json_is_array(v);
     if (json_is_integer(v))
         sn_str_add(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     else if (n == 0)
         sn_str_add(out, "null");
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        good = good && json_is_integer(json_array_get(v, i));
         sn_str_add(out, "%s%" JSON_INTEGER_FORMAT "%s", i ? ", " : "[",
                    json_integer_value(json_array_get(v, i)), i + 1 == n ? "]" : "");
+    }
+    return good;
 }
 
 enum sn_status sn_hfconfig_tokens(struct sn_str *out, const char *text, size_t len,
@@ -480,14 +481,19 @@ enum sn_status sn_hfconfig_tokens(struct sn_str *out, const char *text, size_t l
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    const char *odd = NULL;
     if (!json_is_object(root)) {
         json_decref(root);
         return sn_fail(err, SN_EINPUT, "%s: not JSON; want a Hugging Face config.json", path);
     }
     for (int i = 0; i < 3; i++) {
         sn_str_add(out, ",\n  \"%s\": ", keys[i]);
-        add_token(out, json_object_get(root, keys[i]));
+        if (!add_token(out, json_object_get(root, keys[i])))
+            odd = keys[i];
     }
     json_decref(root);
+    if (odd)
+        return sn_fail(err, SN_EINPUT, "%s: %s: want a number, a list of numbers or null", path,
+                       odd);
     return out->failed ? sn_fail(err, SN_ENOMEM, "%s: no memory to read it", path) : SN_OK;
 }

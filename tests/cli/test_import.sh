@@ -97,6 +97,12 @@ ok "has its tokenizer" cmp "$tmp/whole/tokenizer.json" "$tmp/along/tokenizer.jso
 ok "and how it generates" cmp "$tmp/whole/generation_config.json" "$tmp/along/generation_config.json"
 ok "and its tokens" cmp "$tmp/whole/config.json" "$tmp/along/config.json"
 ok "and the same weights" cmp "$tmp/hf/model.safetensors" "$tmp/along/model.safetensors"
+for ids in '"7"' '[8, "9"]' 7.0 true; do
+    edit odd_ids "s/\"eos_token_id\": null/\"eos_token_id\": $ids/"
+    run "$convert" "$tmp/first/ckpt" "$tmp/lost" --to safetensors --beside "$tmp/odd_ids"
+    is "an end that is $ids: exit 2" "$rc" 2
+    like "$ids: is named" "$err" 'odd_ids/config.json: eos_token_id: want a number, a list of numbers or null'
+done
 run "$convert" "$tmp/first/ckpt" "$tmp/lost" --to safetensors --beside "$tmp/nowhere"
 is "beside nothing: exit 2 or 1" "$((rc > 0))" 1
 like "the file is named" "$err" "nowhere/config.json: "
