@@ -4,6 +4,7 @@
 #include "lib/data/data_build.h"
 #include "lib/data/rewrite.h"
 #include "lib/data/stats.h"
+#include "lib/model/model.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -26,13 +27,14 @@ static const char usage[] =
     "  --memory SIZE      shuffle: documents in memory at once (default 1GiB); the output is the "
     "same\n"
     "  --frequent N       stats: so many of the most frequent tokens (default 10, at most 64)\n"
+    "  --seq N            stats: what to plan with where samples have N tokens (model.seq)\n"
     "  --vocab N          check: tokens are 0 .. N-1 (default: the tokenizer's beside PREFIX)\n"
     "  --json             report as JSON\n";
 
 enum verb { MERGE, SPLIT, SHUFFLE, DEDUP, STATS, CHECK, N_VERBS };
 static const char *const verbs[N_VERBS] = {"merge", "split", "shuffle", "dedup", "stats", "check"};
 
-enum code { FORCE = 256, VALID, TEST, SEED, MEMORY, FREQUENT, VOCAB, JSON, HELP };
+enum code { FORCE = 256, VALID, TEST, SEED, MEMORY, FREQUENT, SEQ, VOCAB, JSON, HELP };
 #define OF(verb) (1u << (verb))
 
 static const struct option options[] = {
@@ -43,6 +45,7 @@ static const struct option options[] = {
     {"seed", required_argument, NULL, SEED},
     {"memory", required_argument, NULL, MEMORY},
     {"frequent", required_argument, NULL, FREQUENT},
+    {"seq", required_argument, NULL, SEQ},
     {"vocab", required_argument, NULL, VOCAB},
     {"json", no_argument, NULL, JSON},
     {"help", no_argument, NULL, HELP},
@@ -53,7 +56,7 @@ struct line {
     enum verb verb;
     struct sn_rewrite rewrite;
     int frequent;
-    int64_t vocab;
+    int64_t seq, vocab;
     bool as_json, wants_help;
 };
 
@@ -69,6 +72,7 @@ static unsigned owners(int code)
     case MEMORY:
         return OF(SHUFFLE);
     case FREQUENT:
+    case SEQ:
         return OF(STATS);
     case VOCAB:
         return OF(CHECK);
@@ -131,6 +135,10 @@ static enum sn_status parse_option(int code, char **argv, struct line *line, str
         SN_TRY(sn_parse_number("--frequent", optarg, 0, SN_STATS_FREQUENT, &n, err));
         line->frequent = (int)n;
         return SN_OK;
+    case SEQ:
+        SN_TRY(sn_parse_number("--seq", optarg, 1, SN_EXPECTED_TOKENS_MOST, &n, err));
+        line->seq = n;
+        return SN_OK;
     case VOCAB:
         SN_TRY(sn_parse_number("--vocab", optarg, 1, INT32_MAX, &n, err));
         line->vocab = n;
@@ -167,7 +175,10 @@ static enum sn_status stats(const struct line *line, struct sn_str *out, struct 
 {
     const struct sn_rewrite *r = &line->rewrite;
     struct sn_stats s;
-    SN_TRY(sn_stats(r->prefixes, r->n_prefixes, line->frequent, r->stop_fd, &s, err));
+    struct sn_stats_want want = {line->frequent, line->seq, r->stop_fd};
+    SN_TRY(sn_stats(r->prefixes, r->n_prefixes, &want, &s, err));
+    if (s.seq > 0)
+        sn_model_documents_of(s.seq, s.keys, s.prompt_keys, &s.plan_length, &s.plan_prompt);
     return sn_stats_format(r->prefixes, r->n_prefixes, &s, line->as_json, out, err);
 }
 

@@ -17,7 +17,7 @@ static const int percents[SN_STATS_PERCENTILES] = {1, 5, 10, 25, 50, 75, 90, 95,
 struct counting {
     struct sn_sources sources;
     struct sn_stats *out;
-    int stop_fd;
+    const struct sn_stats_want *want;
     int64_t *counts; /* of tokens 0 .. largest */
     size_t counts_bytes;
     int64_t *lengths; /* of documents */
@@ -47,7 +47,7 @@ static enum sn_status each_block(struct counting *c, see_block *see, struct sn_e
             int64_t n = info.tokens - k < AT_ONCE ? info.tokens - k : AT_ONCE;
             sn_tokens_widen(info.dtype_code, p + k * size, n, block);
             SN_TRY(see(c, sn_data_path(d), k, block, n, err));
-            SN_TRY(go_on(c->stop_fd, err));
+            SN_TRY(go_on(c->want->stop_fd, err));
         }
     }
     return SN_OK;
@@ -129,6 +129,59 @@ static int64_t prompt_of(const struct sn_source_document *d)
     return sn_data_mask_first(d->mask, begin + 1, d->tokens - 1) - begin;
 }
 
+/* Squares of the pieces that samples of seq tokens cut out of the tokens first .. end - 1 of a file. */
+static double squares_cut(int64_t first, int64_t end, int64_t seq)
+{
+    double sum = 0;
+    for (int64_t next; first < end; first = next) {
+        int64_t whole = (end - first) / seq;
+        if (first % seq == 0 && whole > 0) {
+            next = first + whole * seq;
+            sum += (double)whole * (double)seq * (double)seq;
+            continue;
+        }
+        next = (first / seq + 1) * seq < end ? (first / seq + 1) * seq : end;
+        sum += (double)(next - first) * (double)(next - first);
+    }
+    return sum;
+}
+
+/* Tokens of a file that are in its samples. */
+static int64_t in_samples(const struct sn_data *d, int64_t seq)
+{
+    struct sn_data_info info;
+    sn_data_info(d, &info);
+    return info.tokens > 0 ? (info.tokens - 1) / seq * seq : 0;
+}
+
+/* The keys of a document, cut: of half the pairs of each piece. */
+static void add_keys(struct sn_stats *s, const struct sn_source_document *d, int64_t prompt)
+{
+    int64_t first = sn_data_document_token(d->data, d->number), all = in_samples(d->data, s->seq);
+    int64_t end = first + d->tokens, behind = first + prompt;
+    s->keys += squares_cut(first, end < all ? end : all, s->seq) / 2;
+    if (d->mask)
+        s->prompt_keys += squares_cut(first, behind < all ? behind : all, s->seq) / 2;
+}
+
+static enum sn_status measure_samples(struct counting *c, struct sn_err *err)
+{
+    struct sn_stats *s = c->out;
+    int64_t tokens = 0;
+    for (int i = 0; s->seq > 0 && i < c->sources.n; i++)
+        tokens += in_samples(c->sources.data[i], s->seq);
+    if (s->seq > 0 && tokens == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "--seq: %lld tokens are no sample of %lld, which wants one more; use more "
+                       "text, or a shorter one",
+                       (long long)s->info.tokens, (long long)s->seq);
+    if (tokens > 0) {
+        s->keys /= (double)tokens;
+        s->prompt_keys /= (double)tokens;
+    }
+    return SN_OK;
+}
+
 static enum sn_status measure(struct counting *c, struct sn_err *err)
 {
     struct sn_stats *s = c->out;
@@ -138,13 +191,15 @@ static enum sn_status measure(struct counting *c, struct sn_err *err)
         return sn_fail(err, SN_ENOMEM, "no memory for the lengths of %lld documents", (long long)n);
     for (int64_t i = 0; i < n; i++) {
         if (i % AT_ONCE == 0)
-            SN_TRY(go_on(c->stop_fd, err));
+            SN_TRY(go_on(c->want->stop_fd, err));
         struct sn_source_document d = sn_sources_get(&c->sources, i);
         c->lengths[i] = d.tokens;
         s->empty += d.tokens == 0;
-        double prompt = (double)prompt_of(&d);
+        int64_t prompt = prompt_of(&d);
         s->squares += (double)d.tokens * (double)d.tokens;
-        s->prompt_squares += prompt * prompt;
+        s->prompt_squares += (double)prompt * (double)prompt;
+        if (s->seq > 0)
+            add_keys(s, &d, prompt);
         s->bin_bytes += (int64_t)d.bytes;
     }
     if (n == 0)
@@ -190,7 +245,7 @@ static enum sn_status measure_text(struct counting *c, struct sn_err *err)
     int64_t all = s->info.documents, step = (s->info.tokens - 1) / most_text_tokens + 1;
     enum sn_status st = SN_OK;
     for (int64_t i = 0; i < all && st == SN_OK; i += step) {
-        st = go_on(c->stop_fd, err);
+        st = go_on(c->want->stop_fd, err);
         if (st == SN_OK)
             st = add_text(c, t, i, &ids, &text, err);
     }
@@ -210,28 +265,29 @@ static void subtract_masked(struct counting *c, int i)
         c->out->counted -= info.tokens - sn_data_mask_counted(c->sources.masks[i]);
 }
 
-static enum sn_status count(struct counting *c, char *const *prefixes, int n, int frequent,
-                            struct sn_err *err)
+static enum sn_status count(struct counting *c, char *const *prefixes, int n, struct sn_err *err)
 {
     SN_TRY(sn_sources_open(&c->sources, prefixes, n, err));
     c->out->info = c->sources.info;
+    c->out->seq = c->want->seq;
     for (int i = 0; i < c->sources.n; i++)
         sn_data_read_in_order(c->sources.data[i]);
     c->out->counted = c->sources.has_mask ? c->sources.info.tokens : -1;
     for (int i = 0; i < c->sources.n; i++)
         subtract_masked(c, i);
     SN_TRY(measure(c, err));
-    SN_TRY(count_tokens(c, frequent, err));
+    SN_TRY(measure_samples(c, err));
+    SN_TRY(count_tokens(c, c->want->frequent, err));
     return measure_text(c, err);
 }
 
-enum sn_status sn_stats(char *const *prefixes, int n, int frequent, int stop_fd,
+enum sn_status sn_stats(char *const *prefixes, int n, const struct sn_stats_want *want,
                         struct sn_stats *out, struct sn_err *err)
 {
-    struct counting c = {.out = out, .stop_fd = stop_fd};
-    assert(frequent >= 0 && frequent <= SN_STATS_FREQUENT);
+    struct counting c = {.out = out, .want = want};
+    assert(want->frequent >= 0 && want->frequent <= SN_STATS_FREQUENT);
     *out = (struct sn_stats){0};
-    enum sn_status st = count(&c, prefixes, n, frequent, err);
+    enum sn_status st = count(&c, prefixes, n, err);
     sn_arena_unmap(c.counts, c.counts_bytes);
     sn_free(c.lengths);
     sn_sources_close(&c.sources);
@@ -272,11 +328,15 @@ static int64_t expected(double tokens)
 /* Of documents as long as this, with prompts as long as this, so many tokens have as many pairs of query and key. */
 static int64_t plan_length(const struct sn_stats *s)
 {
+    if (s->seq > 0)
+        return s->plan_length;
     return s->info.tokens > 0 ? expected(s->squares / (double)s->info.tokens) : 0;
 }
 
 static int64_t plan_prompt(const struct sn_stats *s)
 {
+    if (s->seq > 0)
+        return s->plan_prompt;
     return s->squares > 0 ? expected(sqrt(s->prompt_squares * s->squares) / (double)s->info.tokens)
                           : 0;
 }
@@ -298,6 +358,8 @@ static void format_json(const struct sn_stats *s, const struct sn_tokenizer *t, 
     sn_str_add(out, "}, \"plan\": {\"document_length\": %lld, \"prefix_length\": ",
                (long long)plan_length(s));
     sn_str_add(out, s->counted < 0 ? "null" : "%lld", (long long)plan_prompt(s));
+    if (s->seq > 0)
+        sn_str_add(out, ", \"seq\": %lld", (long long)s->seq);
     sn_str_add(out, "}, \"counted_tokens\": ");
     sn_str_add(out, s->counted < 0 ? "null" : "%lld", (long long)s->counted);
     sn_str_add(out, ", \"different_tokens\": %lld, \"largest_token\": %lld, \"vocab\": ",
@@ -339,6 +401,8 @@ static void format_text(const struct sn_stats *s, const struct sn_tokenizer *t, 
     sn_str_add(out, "to plan with: data.document_length: %lld", (long long)plan_length(s));
     if (s->counted >= 0)
         sn_str_add(out, ", data.prefix_length: %lld", (long long)plan_prompt(s));
+    if (s->seq > 0)
+        sn_str_add(out, " (samples of %lld tokens)", (long long)s->seq);
     sn_str_add(out, "\npercentiles:");
     for (int i = 0; i < SN_STATS_PERCENTILES; i++)
         sn_str_add(out, "%s %d%%: %lld", i ? "," : "", percents[i], (long long)s->percentiles[i]);

@@ -19,6 +19,11 @@ struct sn_stats {
     int64_t shortest, longest, percentiles[SN_STATS_PERCENTILES]; /* tokens of a document */
     double squares,
         prompt_squares; /* sums over documents of their tokens squared, of their prompts' (data.prefix) */
+    /* Of samples of `seq` tokens, which cut documents (0: none are said): the keys that a token sees of its document
+     * before itself, and those of its prompt behind itself, on average; and what a plan should expect that sees as many,
+     * which the caller has worked out (lib/model/keys.c). */
+    int64_t seq, plan_length, plan_prompt;
+    double keys, prompt_keys;
     int64_t counted;       /* tokens that count as targets, by the masks; -1: there is none */
     int64_t used, largest; /* different tokens, and the largest */
     int64_t vocab;         /* of the tokenizer beside; 0: none */
@@ -29,10 +34,14 @@ struct sn_stats {
     /* By the tokenizer beside: of documents spread evenly, all of them where there are few. */
     int64_t text_documents, text_tokens, text_bytes;
 };
-/* Memory: 8 bytes a document, and 8 for each number up to the largest token. `frequent`: how many of
- * the most frequent tokens are wanted, at most SN_STATS_FREQUENT. SN_EINPUT: no token files, or a
- * token below 0. */
-enum sn_status sn_stats(char *const *prefixes, int n, int frequent, int stop_fd,
+struct sn_stats_want {
+    int frequent; /* how many of the most frequent tokens, at most SN_STATS_FREQUENT */
+    int64_t seq;  /* of samples; 0: documents are whole */
+    int stop_fd;
+};
+/* Memory: 8 bytes a document, and 8 for each number up to the largest token. SN_EINPUT: no token files, a token below 0,
+ * or not one sample. */
+enum sn_status sn_stats(char *const *prefixes, int n, const struct sn_stats_want *want,
                         struct sn_stats *out, struct sn_err *err);
 enum sn_status sn_stats_format(char *const *prefixes, int n, const struct sn_stats *stats,
                                bool as_json, struct sn_str *out, struct sn_err *err);

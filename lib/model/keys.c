@@ -63,3 +63,27 @@ double sn_model_expected_keys(const struct sn_config *c, int64_t length, int64_t
         keys += (double)prompt * sn_mask_keys_cut(prompt, length, window) / (double)seq;
     return keys;
 }
+
+/* The p of 0 .. most at which documents of `length` (0: of p) have so many keys; they grow with p. */
+static double solve(double keys, double seq, double length, double most)
+{
+    double low = 0, high = most;
+    for (int i = 0; i < 100; i++) {
+        double p = (low + high) / 2;
+        if (mean_of(seq, p, length > 0 ? length : p, 0) < keys)
+            low = p;
+        else
+            high = p;
+    }
+    return (low + high) / 2;
+}
+
+void sn_model_documents_of(int64_t seq, double keys, double prompt_keys, int64_t *length,
+                           int64_t *prompt)
+{
+    const double s = (double)seq, most = SN_EXPECTED_TOKENS_MOST;
+    *length = keys < mean_of(s, most, most, 0) ? llround(fmax(solve(keys, s, 0, most), 1)) : 0;
+    double of = (double)*length;
+    *prompt = of > 0 ? llround(solve(prompt_keys, s, of, of))
+                     : llround(fmin(sqrt(2 * s * prompt_keys), s));
+}

@@ -131,6 +131,10 @@ double sn_model_flops_of_keys(const struct sn_model *m, const struct sn_model_co
  * data.document_length and data.prefix_length say, else of whole causal samples; where these are cut into pieces of
  * `length` tokens (data.curriculum), 1 .. model.seq, which is whole. window 0: none. */
 double sn_model_expected_keys(const struct sn_config *c, int64_t length, int64_t window);
+/* The way back, for samples of `seq` tokens and no window: the data.document_length (0: samples are documents) and
+ * data.prefix_length with which a token sees so many keys, and so many more of its prompt. */
+void sn_model_documents_of(int64_t seq, double keys, double prompt_keys, int64_t *length,
+                           int64_t *prompt);
 /* Tokens of a document's prompt that is seen in both directions: data.prefix_length, and no fewer than train.prompt
  * fills. */
 int64_t sn_model_expected_prompt(const struct sn_config *c);

@@ -91,6 +91,20 @@ like "and of what to plan with" "$out" '^to plan with: data.document_length: 7, 
 run "$data" stats talk --json
 like "which is in --json, too" "$out" '"plan": {"document_length": 7, "prefix_length": 5}'
 
+# Of 12 tokens the 8 of whole samples: pieces of 4 and 4 tokens with prompts of 2 and 4 in either case.
+run "$data" stats talk --seq 8 # 16 / 8 keys, 10 / 8 of prompts: of 5 tokens, (5 / 2 - 25 / 48) keys, and of 4
+like "samples cut documents" "$out" '^to plan with: data.document_length: 5, data.prefix_length: 4 \(samples of 8 tokens\)$'
+run "$data" stats talk --seq 4 --json
+like "and may be documents" "$out" '"plan": {"document_length": 0, "prefix_length": 3, "seq": 4}'
+python3 -c 'print(" ".join(["7"] * 10000)); [print(" ".join(["8"] * 100)) for i in range(9900)]' >long.txt
+run "$data" build --tokens long.txt -o long
+run "$data" stats long
+like "a long document weighs as much as it is long" "$out" '^to plan with: data.document_length: 199$'
+run "$data" stats long --seq 1024 # 1 % of tokens with 512 keys, 99 % with 50 - 100 x 100 / 6144
+like "but in samples less" "$out" '^to plan with: data.document_length: 110 \(samples of 1024 tokens\)$'
+fails "no sample" 2 "--seq: 12 tokens are no sample of 12, which wants one more; use more text, or a shorter one" stats talk --seq 12
+fails "samples of nothing" 2 "sennit-data merge: --seq is for another command; see sennit-data merge --help" merge talk -o no --seq 4
+
 run "$data" check all --vocab 70001
 like "check: all is well" "$out" '^the index and the mask are sound, and every token is one of 0 .. 70000$'
 fails "a token outside" 2 "all.bin: document 1004: token 0 of it (byte $(python3 -c 'import os; print(4 * (os.path.getsize("a.bin") + os.path.getsize("b.bin") // 2 + 3))')) is 70000, outside the vocabulary 0 .. 69999" \

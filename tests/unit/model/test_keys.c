@@ -97,6 +97,33 @@ static void a_sample_may_be_a_document(void)
     tap_ok(sn_model_expected_prompt(&c) == 70, "and prompts may be longer");
 }
 
+static void documents_follow_from_keys(void)
+{
+    static const int lengths[] = {1, 30, 100, 255, 256, 257, 800, 100000};
+    int wrong = 0;
+    for (int l = 0; l < 8; l++)
+        for (int part = 0; part <= 4; part++) {
+            struct sn_config c = layout_config(SN_LLAMA);
+            c.model.seq = 256;
+            c.data.document_length = lengths[l];
+            double keys = sn_model_expected_keys(&c, 256, 0);
+            c.data.prefix_length = lengths[l] * part / 4;
+            double more = sn_model_expected_keys(&c, 256, 0) - keys;
+            int64_t length, prompt;
+            sn_model_documents_of(256, keys, more, &length, &prompt);
+            wrong += length != lengths[l] || prompt != c.data.prefix_length;
+            if (length != lengths[l] || prompt != c.data.prefix_length)
+                printf("# %lld and %lld, want %d and %d\n", (long long)length, (long long)prompt,
+                       lengths[l], c.data.prefix_length);
+        }
+    tap_ok(wrong == 0, "%d of 40 lengths of documents and prompts do not follow from keys", wrong);
+    int64_t length, prompt;
+    sn_model_documents_of(200, 100, 50.0 * 50 / 2 / 200, &length, &prompt);
+    tap_ok(length == 0 && prompt == 50, "samples that are documents: 0");
+    sn_model_documents_of(200, 100, 100, &length, &prompt);
+    tap_ok(length == 0 && prompt == 200, "and all of them prompts");
+}
+
 /* Seconds of the first attention of a job beyond its overhead; *key: what machines measure of it. */
 static double attention(const struct sn_config *c, const struct sn_machine *m,
                         struct sn_measured *key)
@@ -257,5 +284,6 @@ int main(void)
     attention_costs_what_is_seen();
     expected_keys_are_those_of_masks();
     a_sample_may_be_a_document();
+    documents_follow_from_keys();
     return tap_done();
 }
