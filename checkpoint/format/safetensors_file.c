@@ -66,7 +66,7 @@ static enum sn_status has_file(bool *out, const char *dir, const char *name, str
 /* No weights that are read here: what else is there in their place? */
 static enum sn_status no_weights(const char *dir, struct sn_err *err)
 {
-    static const char torchs[] = "torch's, which may hold code; want model.safetensors, as "
+    static const char torchs[] = "a file of torch, which may hold code; want model.safetensors, as "
                                  "transformers' save_pretrained writes it";
     static const struct {
         const char *name, *what;
@@ -74,14 +74,14 @@ static enum sn_status no_weights(const char *dir, struct sn_err *err)
         {"pytorch_model.bin", torchs},
         {"pytorch_model.bin.index.json", torchs},
         {"adapter_model.safetensors",
-         "adapters; want the directory of the weights that they adapt, "
+         "a file of adapters; want the directory of the weights that they adapt, "
          "and this one as train.lora.init_from"},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         bool is_there;
         SN_TRY(has_file(&is_there, dir, all[i].name, err));
         if (is_there)
-            return sn_fail(err, SN_EINPUT, "%s: has no model.safetensors, but %s, which is %s", dir,
+            return sn_fail(err, SN_EINPUT, "%s: has no model.safetensors, but %s, %s", dir,
                            all[i].name, all[i].what);
     }
     return sn_fail(err, SN_EINPUT,

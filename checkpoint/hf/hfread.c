@@ -40,6 +40,36 @@ static enum sn_status want_stack(const struct sn_st_tensor *t, const struct sn_h
                    t->file, t->name, sn_st_shape(shape, t), ours->name, experts, rows, ours->cols);
 }
 
+/* A tensor of that name with another prefix, such as "module." of torch, and of no layer; NULL: none. */
+static const char *find_longer(const struct sn_safetensors *st, const char *theirs)
+{
+    const char *end = strchr(theirs, '.'); /* with its dot */
+    size_t len = end ? strlen(end) : 0;
+    for (int i = 0; len > 0 && i < sn_safetensors_count(st); i++) {
+        const char *name = sn_safetensors_get(st, i)->name;
+        if (strlen(name) > len && strcmp(name + strlen(name) - len, end) == 0 &&
+            strcspn(name, "0123456789") >= strlen(name) - len)
+            return name;
+    }
+    return NULL;
+}
+
+/* What would work in place of a tensor that is not there. */
+static const char *hint_of(char buf[192], const struct sn_safetensors *st,
+                           const struct sn_model_config *m, const char *ours, const char *theirs,
+                           int layer)
+{
+    bool is_head = strcmp(ours, "head.weight") == 0;
+    const char *longer = is_head ? NULL : find_longer(st, theirs);
+    (void)snprintf(buf, 192, "%s%.100s%s", longer ? "; '" : "", longer ? longer : "",
+                   longer ? "' is there, want the names that transformers has" : "");
+    return layer >= m->layers ? "; without blocks for multi-token prediction, want model.mtp: 0 "
+                                "(sennit-convert: no --mtp)"
+           : is_head          ? "; where the head is the embedding, want "
+                                "tie_word_embeddings: true (model.tied_embeddings)"
+                              : buf;
+}
+
 static enum sn_status no_source(const struct sn_safetensors *st, const struct sn_model_config *m,
                                 const char *tensor, struct sn_err *err)
 {
@@ -53,14 +83,10 @@ static enum sn_status no_source(const struct sn_safetensors *st, const struct sn
                        "%s: no name is known for the model's %s in files of the family %s%s", file,
                        tensor, sn_family_name(family),
                        strstr(tensor, ".mtp.") ? "; want model.mtp: 0" : "");
-    const char *hint =
-        at.layer >= m->layers ? "; without blocks for multi-token prediction, want model.mtp: 0 "
-                                "(sennit-convert: no --mtp)"
-        : strcmp(tensor, "head.weight") == 0 ? "; where the head is the embedding, want "
-                                               "tie_word_embeddings: true (model.tied_embeddings)"
-                                             : "";
+    char hint[192];
+    struct sn_hf_name theirs = sn_hf_theirs(family, r, at);
     return sn_fail(err, SN_EINPUT, "%s: has no tensor '%s', which the model's %s is read from%s",
-                   file, sn_hf_theirs(family, r, at).text, tensor, hint);
+                   file, theirs.text, tensor, hint_of(hint, st, m, tensor, theirs.text, at.layer));
 }
 
 enum sn_status sn_hf_check(const struct sn_safetensors *st, const struct sn_model_config *m,

@@ -55,6 +55,11 @@ static void what_does_not_fit_is_named(void)
     init_says(&b, "DIR/model.safetensors: has no tensor 'lm_head.weight', which the model's "
                   "head.weight is read from; where the head is the embedding, want "
                   "tie_word_embeddings: true (model.tied_embeddings)");
+    (void)strcpy(b.entry[number(&b, "model.norm.weight")].name, "module.model.norm.weight");
+    write_file(&b, -1, -1);
+    init_says(&b, "DIR/model.safetensors: has no tensor 'model.norm.weight', which the model's "
+                  "final_norm.weight is read from; 'module.model.norm.weight' is there, want the "
+                  "names that transformers has");
     float out[4];
     struct sn_safetensors *st = NULL;
     (void)sn_safetensors_open(&st, b.root, &b.err);

@@ -345,16 +345,15 @@ static void one_file_opens_by_name_and_by_directory(void)
     opens(&f, "", "DIR: has neither model.safetensors nor model.safetensors.index.json");
     put_text(&f, "adapter_model.safetensors", "");
     opens(&f, "",
-          "DIR: has no model.safetensors, but adapter_model.safetensors, which is adapters; want "
+          "DIR: has no model.safetensors, but adapter_model.safetensors, a file of adapters; want "
           "the directory of the weights that they adapt, and this one as train.lora.init_from");
     put_text(&f, "pytorch_model.bin.index.json", "");
-    opens(
-        &f, "",
-        "DIR: has no model.safetensors, but pytorch_model.bin.index.json, which is torch's, which "
-        "may hold code; want model.safetensors, as transformers' save_pretrained writes it");
+    opens(&f, "",
+          "DIR: has no model.safetensors, but pytorch_model.bin.index.json, a file of torch, which "
+          "may hold code; want model.safetensors, as transformers' save_pretrained writes it");
     put_text(&f, "pytorch_model.bin", "");
     opens(&f, "",
-          "DIR: has no model.safetensors, but pytorch_model.bin, which is torch's, which may hold "
+          "DIR: has no model.safetensors, but pytorch_model.bin, a file of torch, which may hold "
           "code; want model.safetensors, as transformers' save_pretrained writes it");
     opens(&f, "none", "DIR/none: cannot open: No such file or directory");
     put(&f, "model.safetensors", "{\"a\":" T("U8", "[2]", "0", "2") "}", 2);
