@@ -5,6 +5,7 @@
 #include "bin/run_verbs.h"
 #include "bin/submit_check.h"
 #include "checkpoint/io/files.h"
+#include "lib/base/directory.h"
 #include "lib/base/duration.h"
 #include "lib/base/jsonl.h"
 #include "lib/base/log.h"
@@ -114,6 +115,10 @@ static enum sn_status parse_line(int argc, char **argv, struct line *l, struct s
         SN_TRY(parse_option(code, argv, l, err));
     if (l->help)
         return SN_OK;
+    if (l->print && l->test_only)
+        return sn_fail(err, SN_EINPUT,
+                       "sennit-run submit: --print asks nobody and --test-only the scheduler; want "
+                       "one of them");
     return sn_parse_operand(&l->run_file, "sennit-run submit", "run file", argc, argv, err);
 }
 
@@ -397,7 +402,7 @@ static enum sn_status write_and_submit(struct submit *s, struct sn_err *err)
             return sn_fail(err, SN_EIO, "%s: cannot be made; want room in /tmp", temporary);
         (void)close(fd); /* nothing was written yet */
     } else {
-        SN_TRY(sn_dir_make(s->output, err));
+        SN_TRY(sn_directory_make(s->output, "run.output", err));
     }
     path = s->line.test_only ? sn_strdup(temporary) : sn_format("%s/batch.sh", s->output);
     enum sn_status st = path ? sn_file_save(path, s->script.p, s->script.len, err)

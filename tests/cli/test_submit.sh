@@ -97,6 +97,14 @@ like "says when the job would start" "$err" 'Job 40 to start at .* on nodes n\[0
 like "asks sbatch" "$(cat "$FAKE/calls")" '^--test-only /'
 is "once" "$(wc -l <"$FAKE/calls")" 1
 ok "and makes nothing" test ! -e out
+run $submit run.yaml --test-only --print
+is "a script that is printed is not tested, too: exit 2" "$rc$out" 2
+is "which is said" "$err" 'sennit-run submit: --print asks nobody and --test-only the scheduler; want one of them'
+touch taken
+sed 's|output: out/try|output: taken/try|' run.yaml >taken.yaml
+run $submit taken.yaml
+is "a run.output that cannot be made: exit 1, nothing submitted" "$rc$out" 1
+like "and it is said what would work" "$err" 'run.output: cannot make the directory /.*/taken/try: Not a directory; want a path in one that you may write to$'
 
 fresh
 run $submit run.yaml
