@@ -105,9 +105,8 @@ enum sn_status sn_hops_resolve(struct sn_config *c, struct sn_err *err)
     if (c->layout.expert <= 1 || c->layout.expert_node > 0)
         return SN_OK;
     if (sn_names_machine(c)) {
-        enum sn_status st = sn_machine_of(&m, c, NULL, err);
-        if (st == SN_OK)
-            st = sn_software_of(&s, c, NULL, err);
+        SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+        enum sn_status st = sn_software_of(&s, c, NULL, err);
         if (st == SN_OK)
             st = sn_job_grid(&g, c, err);
         if (st == SN_OK)

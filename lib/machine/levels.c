@@ -46,9 +46,9 @@ enum sn_status sn_levels_resolve(struct sn_config *c, struct sn_err *err)
     struct sn_machine m = {0}; /* one node */
     if (!is_open(c))
         return SN_OK;
-    enum sn_status st = sn_names_machine(c) ? sn_machine_of(&m, c, NULL, err) : SN_OK;
-    if (st == SN_OK)
-        st = sn_levels_choose(c, &m, err);
+    if (sn_names_machine(c))
+        SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+    enum sn_status st = sn_levels_choose(c, &m, err);
     sn_machine_fini(&m);
     return st == SN_OK ? st : sn_err_prefix(err, "layout.compress.node: auto");
 }

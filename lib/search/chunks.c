@@ -106,9 +106,8 @@ enum sn_status sn_chunks_resolve(struct sn_config *c, struct sn_err *err)
     if (sn_config_expert_members(c) == 1 || (c->layout.expert_chunks > 0 && !chooses))
         return SN_OK;
     if (sn_names_machine(c)) {
-        enum sn_status st = sn_machine_of(&m, c, NULL, err);
-        if (st == SN_OK)
-            st = sn_software_of(&s, c, NULL, err);
+        SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+        enum sn_status st = sn_software_of(&s, c, NULL, err);
         if (st == SN_OK && chooses)
             st = sn_tokens_choose(c, &m, &s, err);
         if (st == SN_OK)

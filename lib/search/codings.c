@@ -319,9 +319,8 @@ enum sn_status sn_codings_resolve(struct sn_config *c, struct sn_err *err)
                        "%s: layout.compress.scheme: auto wants to know what links cost; use "
                        "machine.preset or machine.file, or name a scheme",
                        c->path);
-    enum sn_status st = sn_machine_of(&m, c, NULL, err);
-    if (st == SN_OK)
-        st = sn_software_of(&s, c, NULL, err);
+    SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+    enum sn_status st = sn_software_of(&s, c, NULL, err);
     if (st == SN_OK)
         st = sn_losses_load(&l, NULL, err);
     if (st == SN_OK)

@@ -109,9 +109,8 @@ enum sn_status sn_cache_resolve(struct sn_config *c, struct sn_err *err)
     if (c->layout.zero_cache != SN_CACHE_AUTO)
         return SN_OK;
     if (sn_weights_are_slices(sn_config_holding(c)) && sn_names_machine(c)) {
-        enum sn_status st = sn_machine_of(&m, c, NULL, err);
-        if (st == SN_OK)
-            st = find(&n, c, &m, err);
+        SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+        enum sn_status st = find(&n, c, &m, err);
         sn_machine_fini(&m);
         if (st != SN_OK)
             return sn_err_prefix(err, "layout.zero_cache: auto");

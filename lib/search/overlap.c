@@ -54,9 +54,8 @@ enum sn_status sn_overlap_resolve(struct sn_config *c, struct sn_err *err)
     c->overlap_rates = (struct sn_overlap_rates){0};
     if (c->layout.overlap == SN_OVERLAP_NONE || !sn_names_machine(c))
         return SN_OK;
-    enum sn_status st = sn_machine_of(&m, c, NULL, err);
-    if (st == SN_OK)
-        st = sn_software_of(&s, c, NULL, err);
+    SN_TRY(sn_machine_of(&m, c, NULL, err)); /* its own sentence names the file */
+    enum sn_status st = sn_software_of(&s, c, NULL, err);
     if (st == SN_OK)
         st = sn_overlap_rates_of(&c->overlap_rates, c, &m, &s, err);
     sn_machine_fini(&m);

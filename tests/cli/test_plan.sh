@@ -268,6 +268,18 @@ refuses "keys and a run file" '--help-keys stands alone' "$tmp/run.yaml" --help-
 run "$plan" "$tmp/run.yaml" --mtbf-hours 2.5 --json
 is "hours between failures need not be whole" "$rc $(printf '%s' "$out" | grep -o '"mtbf_s": [0-9]*')" '0 "mtbf_s": 9000'
 
+# --- a machine that does not do: the run file is named, whatever is priced first ------------------------
+small() { # model layout
+    printf 'run: {name: small}\nmodel: {preset: %s}\ntrain: {steps: 1, global_batch: 16, precision: bf16}\nmachine: {preset: dgx-h100, nodes: 1}\nlayout: {data: 16, %s}\n' "$1" "$2" >"$tmp/small.yaml"
+    refuses "too few nodes, $2" "^$tmp/small.yaml: machine.nodes: 1 nodes of dgx-h100 have 8 devices, but the layout has 16 ranks" "$tmp/small.yaml"
+}
+small llama3.2-1b 'overlap: auto'
+small llama3.2-1b 'zero: 3, zero_cache: auto'
+small llama3.2-1b 'zero: 1, compress: {data: int8/int4}'
+small llama3.2-1b 'compress: {scheme: auto, budget: 0.01}'
+small mixtral-8x7b 'expert: 4'
+small mixtral-8x7b 'expert: 4, expert_node: 1'
+
 # --- the layout of --json is one of a run file --------------------------------------------------------
 planned() { # model layout ranks file
     printf 'run: {name: again}\nmodel: {preset: %s}\ntrain: {steps: 1, global_batch: 64, precision: bf16}\nmachine: {preset: dgx-h100}\nlayout: %s\n' "$1" "$2" >"$tmp/again.yaml"
