@@ -42,7 +42,7 @@ static const char usage[] =
     "  --upcycle E          a dense llama becomes a mixtral of E equal experts\n"
     "  --top-k K            of --upcycle: experts of a token (default 2)\n"
     "  --shard-size SIZE    of --to: the most of one file (default 5GB)\n"
-    "  --names VERSION      of --to: as transformers 4 (default) or 5 has mixtral's experts\n"
+    "  --names VERSION      of --to: as transformers 4 (default) or 5 has experts\n"
     "  --beside DIR         of --to: DIR's tokenizer and generation_config.json go along\n"
     "  --memory SIZE        buffers of each process (default 4GiB)\n"
     "  --fresh              do not go on where a killed conversion was\n"
