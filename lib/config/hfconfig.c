@@ -316,13 +316,15 @@ static enum sn_status check_entries(const struct sn_hf_job *j)
             if (row->class == SN_HF_GROUPED)
                 SN_TRY(sn_hf_check_grouped(j, row));
         }
-    for (int i = 0; i < j->n; i++) {
-        if (j->entries[i].row->class == SN_HF_FIXED)
-            SN_TRY(check_fixed(j, &j->entries[i]));
-        if (j->entries[i].row->class == SN_HF_REPEAT)
-            SN_TRY(check_repeat(j, &j->entries[i]));
-        if (j->entries[i].row->class == SN_HF_EVERY)
-            SN_TRY(check_every(j, &j->entries[i]));
+    for (const struct sn_hf_entry *e = j->entries; e < j->entries + j->n; e++) {
+        if (e->row->class == SN_HF_FIXED)
+            SN_TRY(check_fixed(j, e));
+        if (e->row->class == SN_HF_REPEAT)
+            SN_TRY(check_repeat(j, e));
+        if (e->row->class == SN_HF_EVERY)
+            SN_TRY(check_every(j, e));
+        if (e->row->class == SN_HF_CODE)
+            SN_TRY(sn_hf_check_code(j, e));
     }
     return SN_OK;
 }

@@ -410,6 +410,12 @@ static void help_row(struct sn_str *out, const struct sn_hf_key *row)
         sn_str_add(out, "must be `%s`, of all experts, where `%s` is 1 or null, or `%s`; left out: `%s`",
                    row->values[0], row->ours, row->values[1], row->values[0]);
         break;
+    case SN_HF_CODE:
+        sn_str_add(out,
+                   "`null`, or the type's own classes (which are those of `architectures` and "
+                   "their kin): %s",
+                   row->why);
+        break;
     case SN_HF_PART:
         sn_str_add(out, "read with `%s`; left out: %s", row->ours, row->value);
         break;

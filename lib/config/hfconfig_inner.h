@@ -43,6 +43,8 @@ enum sn_status sn_hf_use_layers(const struct sn_hf_job *j, const struct sn_hf_ke
 
 /* A row of class DENSE. */
 enum sn_status sn_hf_use_dense(const struct sn_hf_job *j, const struct sn_hf_key *row);
+/* An entry of class CODE. */
+enum sn_status sn_hf_check_code(const struct sn_hf_job *j, const struct sn_hf_entry *e);
 /* Of a row of class GROUPED, also of one that the file leaves out. */
 enum sn_status sn_hf_check_grouped(const struct sn_hf_job *j, const struct sn_hf_key *row);
 /* Layers that have experts, as a type's keys say; 0: none, or no number of layers. */

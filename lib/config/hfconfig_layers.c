@@ -1,6 +1,6 @@
 /*
  * hfconfig_layers.c - which layers of a config.json have a window: by a list of words, or by the keys that
- * say it where there is none; which have experts, and how they are chosen.
+ * say it where there is none; which have experts, and how they are chosen. And whose code lies beside the weights.
  */
 #include "lib/config/hfconfig_inner.h"
 
@@ -210,4 +210,34 @@ enum sn_status sn_hf_check_grouped(const struct sn_hf_job *j, const struct sn_hf
     return sn_fail(j->err, SN_EINPUT,
                    "%s: %s: %.40s with %s: %.40s is not supported; want %s with 1, or %s", j->path,
                    row->name, how, row->ours, groups, row->values[0], row->values[1]);
+}
+
+/* --- code beside the weights ------------------------------------------------------------------ */
+
+/* Tokens are not the model's. */
+static bool is_of_tokens(const char *loader)
+{
+    return strcmp(loader, "AutoTokenizer") == 0 || strcmp(loader, "AutoProcessor") == 0;
+}
+
+enum sn_status sn_hf_check_code(const struct sn_hf_job *j, const struct sn_hf_entry *e)
+{
+    const char *loader;
+    json_t *value;
+    if (!json_is_object(e->value) && !json_is_null(e->value))
+        return sn_fail(j->err, SN_EINPUT, "%s: %s: want an object of classes, or null", j->path,
+                       e->name);
+    json_object_foreach((json_t *)e->value, loader, value)
+    {
+        const char *name = json_string_value(value);
+        if (is_of_tokens(loader) || json_is_null(value) ||
+            (name && sn_hf_type_has_class(j->type, name)))
+            continue;
+        return sn_fail(j->err, SN_EINPUT,
+                       "%s: %s.%.40s: %.80s is no class of %s, and %s; want null, if the weights "
+                       "are those of %s",
+                       j->path, e->name, loader, name ? name : "what stands there", j->type->name,
+                       e->row->why, j->type->architecture);
+    }
+    return SN_OK;
 }

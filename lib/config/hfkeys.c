@@ -17,6 +17,26 @@ static bool has_list(const struct sn_hf_type *t, const struct sn_hf_key *list)
     return false;
 }
 
+bool sn_hf_type_has_class(const struct sn_hf_type *t, const char *name)
+{
+    static const char head[] = "ForCausalLM"; /* as long as "LMHeadModel" */
+    static const char *const kin[] = {"Config",
+                                      "Model",
+                                      head,
+                                      "LMHeadModel",
+                                      "PreTrainedModel",
+                                      "ForSequenceClassification",
+                                      "ForTokenClassification"};
+    const char *dot = strrchr(name, '.'), *class = dot ? dot + 1 : name;
+    size_t stem = strlen(t->architecture) - strlen(head);
+    if (strncmp(class, t->architecture, stem) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(kin) / sizeof(kin[0]); i++)
+        if (strcmp(class + stem, kin[i]) == 0)
+            return true;
+    return false;
+}
+
 const struct sn_hf_type *sn_hf_type_find(const char *name)
 {
     for (int i = 0; i < sn_hf_n_types; i++)

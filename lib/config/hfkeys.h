@@ -24,7 +24,9 @@ enum sn_hf_class {
                   * model.experts.from, if it is the first ones; or null */
     SN_HF_GROUPED, /* how experts are chosen: the first of `values` of all, which wants one group or null at the key
                     * `ours`, or the second of groups */
-    SN_HF_PART,   /* read by the key `ours`, which is of class LAYERS */
+    SN_HF_CODE, /* names classes of code beside the weights, which must be called as the type's own: transformers takes its
+                 * own then, unless it is told to trust that code; null: there is none */
+    SN_HF_PART, /* read by the key `ours`, which is of class LAYERS */
     SN_HF_OBJECT, /* holds keys that have rows of their own, "OBJECT.key"; null: none */
     SN_HF_ALIAS,  /* another name of the key `ours`: both may stand there if they agree */
     SN_HF_INERT   /* changes nothing that is computed here */
@@ -87,6 +89,8 @@ extern const int sn_hf_n_types;
 
 /* Does a row become model.`ours`? */
 bool sn_hf_type_has(const struct sn_hf_type *t, const char *ours);
+/* Is "REPOSITORY--module.Class" one of the type's own classes, by its name? */
+bool sn_hf_type_has_class(const struct sn_hf_type *t, const char *name);
 /* NULL for a model_type that is not supported. */
 const struct sn_hf_type *sn_hf_type_find(const char *name);
 /* The type that a model is written as: the first of its family that knows all of its keys. NULL: none, and

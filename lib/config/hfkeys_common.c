@@ -37,7 +37,7 @@ const struct sn_hf_key sn_hf_rope_keys[] = {
 const struct sn_hf_key sn_hf_base_keys[] = {
     {FIXED("quantization_config", "weights are plain numbers here", "null")},
     {FIXED("compression_config", "weights are plain numbers here", "null")},
-    {FIXED("auto_map", "code beside the weights may compute another model", "null", "{}")},
+    {CODE("auto_map", "code beside the weights may compute another model")},
     {FIXED("per_layer_config", "all layers are alike here", "null", "{}")},
     {FIXED("pruned_heads", "all heads are there here", "null", "{}")},
     {FIXED("is_causal", "a token attends to those before it here", "true")},

@@ -11,6 +11,7 @@
 #define FIXED(key, reason, ...)                                                                    \
     .name = (key), .class = SN_HF_FIXED, .why = (reason), .values = {__VA_ARGS__}
 #define REPEAT(key, of)    .name = (key), .class = SN_HF_REPEAT, .ours = (of)
+#define CODE(key, reason)  .name = (key), .class = SN_HF_CODE, .why = (reason)
 #define OBJECT(key)        .name = (key), .class = SN_HF_OBJECT
 #define ALIAS(key, of)     .name = (key), .class = SN_HF_ALIAS, .ours = (of)
 #define PART(key, of, otherwise)                                                                   \

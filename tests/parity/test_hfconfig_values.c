@@ -309,18 +309,42 @@ static bool is_object(struct bench *b, const struct sn_hf_key *k)
            strstr(b->err.text, "unknown key") && strstr(b->err.text, ".beta'");
 }
 
+/* As the type's own classes are called, in a module or a repository; tokens are another matter. */
+static bool is_code(struct bench *b, const struct sn_hf_key *k)
+{
+    struct sn_model_config m;
+    const char *own = b->type->architecture;
+    char name[128];
+    (void)snprintf(name, sizeof(name), "someone/repository--modeling_own.%s", own);
+    return read_with(b, k->name, json_null(), &m) == SN_OK && is_same_model(b, &m) &&
+           read_with(b, k->name, json_object(), &m) == SN_OK && is_same_model(b, &m) &&
+           read_with(b, k->name,
+                     json_pack("{s: s, s: [n, s]}", "AutoModelForCausalLM", name, "AutoTokenizer",
+                               "tokens.OtherTokenizer"),
+                     &m) == SN_OK &&
+           is_same_model(b, &m) &&
+           read_with(b, k->name,
+                     json_pack("{s: s}", "AutoModelForCausalLM", "modeling_other.OtherForCausalLM"),
+                     &m) == SN_EINPUT &&
+           strstr(b->err.text, "modeling_other.OtherForCausalLM is no class of") &&
+           read_with(b, k->name, json_pack("{s: i}", "AutoConfig", 3), &m) == SN_EINPUT &&
+           read_with(b, k->name, json_string(own), &m) == SN_EINPUT;
+}
+
 static void values_are_what_the_table_says(const char *type)
 {
     static bool (*const check[])(struct bench *, const struct sn_hf_key *) = {
-        [SN_HF_USED] = is_used,     [SN_HF_FIXED] = is_fixed,   [SN_HF_REPEAT] = is_repeated,
-        [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias,   [SN_HF_INERT] = is_inert,
-        [SN_HF_EVERY] = is_every,   [SN_HF_LAYERS] = is_layers, [SN_HF_PART] = is_part,
-        [SN_HF_DENSE] = is_dense,   [SN_HF_GROUPED] = is_grouped};
+        [SN_HF_USED] = is_used,     [SN_HF_FIXED] = is_fixed,     [SN_HF_REPEAT] = is_repeated,
+        [SN_HF_OBJECT] = is_object, [SN_HF_ALIAS] = is_alias,     [SN_HF_INERT] = is_inert,
+        [SN_HF_EVERY] = is_every,   [SN_HF_LAYERS] = is_layers,   [SN_HF_PART] = is_part,
+        [SN_HF_DENSE] = is_dense,   [SN_HF_GROUPED] = is_grouped, [SN_HF_CODE] = is_code};
     static const char *const what[] = {
-        [SN_HF_USED] = "used",        [SN_HF_FIXED] = "fixed",       [SN_HF_REPEAT] = "repeated",
-        [SN_HF_EVERY] = "every n-th", [SN_HF_OBJECT] = "an object",  [SN_HF_ALIAS] = "another name",
-        [SN_HF_INERT] = "inert",      [SN_HF_LAYERS] = "of windows", [SN_HF_PART] = "a part",
-        [SN_HF_DENSE] = "dense layers", [SN_HF_GROUPED] = "of groups"};
+        [SN_HF_USED] = "used",         [SN_HF_FIXED] = "fixed",
+        [SN_HF_REPEAT] = "repeated",   [SN_HF_EVERY] = "every n-th",
+        [SN_HF_OBJECT] = "an object",  [SN_HF_ALIAS] = "another name",
+        [SN_HF_INERT] = "inert",       [SN_HF_LAYERS] = "of windows",
+        [SN_HF_PART] = "a part",       [SN_HF_DENSE] = "dense layers",
+        [SN_HF_GROUPED] = "of groups", [SN_HF_CODE] = "names of classes"};
     enum { CLASSES = sizeof(what) / sizeof(what[0]) };
     struct bench b;
     const struct sn_hf_key *k;
