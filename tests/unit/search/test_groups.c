@@ -31,6 +31,8 @@ static const struct run runs[] = {
     {"llama3-8b", "dgx-h100", "precision: bf16, freeze: [\"embed*\", \"layers.*\"]", 64, 4096,
      8192},
     {"gpt-neox-20b", "summit", "precision: fp16", 96, 96, 2048},
+    {"qwen3-8b, mtp: 2", "dgx-h200", "precision: bf16", 16, 32, 4096},
+    {"llama3.2-1b", "dgx-h100", "precision: bf16, prompt: {soft: 8, layers: [4, 8]}", 16, 32, 2048},
 };
 enum { QUICK = 3 };
 
