@@ -2,9 +2,8 @@
  * hfconfig.c - with hfconfig_layers.c all of lib/config that knows jansson: Hugging Face's config.json read as
  * model keys, by the table of hfkeys.c.
  *
- * The file's keys are first listed, each with its row; nothing that has no row gets past that. Then
- * the table is walked: what a key is, wherever and under whichever names the file says it, or what
- * transformers takes where it does not.
+ * The file's keys are first listed, each with its row; nothing that has no row gets past that. Then the table is
+ * walked: what a key is, under whichever names the file says it, or what transformers takes where it does not.
  */
 #include "lib/config/hfconfig_inner.h"
 
