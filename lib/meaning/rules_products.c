@@ -33,6 +33,15 @@ static enum sn_status read_factor(const struct sn_visit *s, int in, int depth, s
     return sn_are_rectangles(s, &f->slabs, f->cols);
 }
 
+/* A matrix that is read across, A by rows or B by columns. Where its rows and columns are of one space, nothing else tells
+ * it from one that is read along. */
+static uint64_t turned(const struct factor *a, const struct factor *b)
+{
+    uint64_t by_rows = a->depth == SN_SLAB_ROWS ? sn_name(SN_OP_GEMM, SN_GEMM_A) : 1;
+    uint64_t by_cols = b->depth == SN_SLAB_COLS ? sn_name(SN_OP_GEMM, SN_GEMM_B) : 1;
+    return sn_field_mul(by_rows, by_cols);
+}
+
 /* What a pair of slabs adds to C, of `cols` columns. */
 static enum sn_status multiply(const struct sn_visit *s, const struct factor *a,
                                const struct sn_slab *x, const struct factor *b,
@@ -52,6 +61,7 @@ static enum sn_status multiply(const struct sn_visit *s, const struct factor *a,
                               sn_place_text(s->m, y, b->depth).s);
     struct span m = along(a, x, !a->depth), n = along(b, y, !b->depth);
     uint64_t length = sn_interval(s->m, x->space[a->depth], at, end - first);
+    length = sn_field_mul(length, turned(a, b));
     struct sn_slab t = {.at = m.first * cols + n.first,
                         .rows = m.n,
                         .cols = n.n,
