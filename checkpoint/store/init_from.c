@@ -184,6 +184,8 @@ static enum sn_status from_step(const char *dir, const struct sn_config *c, stru
         used ? SN_OK : sn_fail(err, SN_ENOMEM, "%s: no memory to list its tensors", dir);
     if (st == SN_OK)
         st = sn_init_check_text(r.manifest.model_text, r.dir, c, s->rank, err);
+    if (st == SN_OK)
+        st = sn_init_check_adapters(&r.manifest, r.dir, c, err);
     for (int i = 0; i < r.manifest.n_tensors; i++) {
         lacks.biases = lacks.biases && !is_bias(r.manifest.tensors[i].name);
         lacks.adapters = lacks.adapters && !sn_hf_is_adapter(r.manifest.tensors[i].name);

@@ -126,3 +126,26 @@ enum sn_status sn_init_check_text(const char *text, const char *where, const str
     sn_free(theirs);
     return st;
 }
+
+enum sn_status sn_init_check_adapters(const struct sn_manifest *m, const char *where,
+                                      const struct sn_config *c, struct sn_err *err)
+{
+    const struct sn_lora_config *l = &c->train.lora;
+    bool has = false;
+    for (int i = 0; i < m->n_tensors; i++)
+        has = has || sn_hf_is_adapter(m->tensors[i].name);
+    if (!has || l->init_from[0])
+        return SN_OK;
+    if (l->r == 0)
+        return sn_fail(err, SN_EINPUT,
+                       "%s: has adapters; want train.lora as they were trained, or what "
+                       "sennit-convert --merge makes of it",
+                       where);
+    if (m->scalars.adapter_scale == sn_lora_scale(l))
+        return SN_OK;
+    return sn_fail(
+        err, SN_EINPUT,
+        "%s: its adapters were trained with alpha / rank %g, but train.lora has %g; want "
+        "the same, or what sennit-convert --merge makes of it",
+        where, (double)m->scalars.adapter_scale, (double)sn_lora_scale(l));
+}

@@ -8,6 +8,7 @@
 #ifndef SN_INIT_MODEL_H
 #define SN_INIT_MODEL_H
 
+#include "checkpoint/format/manifest.h"
 #include "lib/base/err.h"
 #include "lib/config/config.h"
 
@@ -29,5 +30,9 @@ enum sn_status sn_init_check_field(const char *path, const struct sn_config *c, 
 /* `text` is the model section of the checkpoint `where`. */
 enum sn_status sn_init_check_text(const char *text, const char *where, const struct sn_config *c,
                                   int rank, struct sn_err *err);
+
+/* The adapters of a checkpoint, if it has some, are those of train.lora, unless others take their place. */
+enum sn_status sn_init_check_adapters(const struct sn_manifest *m, const char *where,
+                                      const struct sn_config *c, struct sn_err *err);
 
 #endif

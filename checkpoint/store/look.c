@@ -201,6 +201,8 @@ static enum sn_status look_at_ours(const char *step_dir, const struct sn_config 
     bool has_biases = false;
     SN_TRY(sn_manifest_load(&m, step_dir, err));
     enum sn_status st = sn_init_check_text(m.model_text, step_dir, c, 0, err);
+    if (st == SN_OK)
+        st = sn_init_check_adapters(&m, step_dir, c, err);
     for (int i = 0; i < m.n_tensors; i++)
         has_biases = has_biases || sn_str_glob("*.ffn.router.bias", m.tensors[i].name);
     if (!has_biases)

@@ -442,6 +442,8 @@ int sn_coding_levels(const struct sn_config *c, enum sn_coded of,
                      struct sn_codec out[SN_CODEC_LEVELS]);
 /* As what the frozen matrices of products are held; NULL: as values. */
 const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l);
+/* What adapters are multiplied by; 0: there are none. */
+float sn_lora_scale(const struct sn_lora_config *l);
 /* Has what a coding of weights gives the zeros of what it is given? Sparse weights want it. */
 bool sn_coding_keeps_zeros(const struct sn_coding *z);
 /* As with layout.compress: none. */

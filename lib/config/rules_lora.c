@@ -11,6 +11,11 @@ const struct sn_codec *sn_lora_codec(const struct sn_lora_config *l)
     return l->r == 0 || l->base == SN_BASE_FULL ? NULL : &of[l->base];
 }
 
+float sn_lora_scale(const struct sn_lora_config *l)
+{
+    return l->r > 0 ? (float)(l->alpha / l->r) : 0;
+}
+
 /* What adapters need, and do not go with yet; the model says which matrices there are. */
 enum sn_status sn_rule_lora(const struct sn_config *c, const struct sn_settings *s,
                             struct sn_err *err)

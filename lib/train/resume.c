@@ -38,12 +38,6 @@ static void state_to_scalars(struct sn_trainer *t)
     }
 }
 
-/* What adapters are multiplied by: who loads them must know. */
-static float adapter_scale(const struct sn_train_config *c)
-{
-    return c->lora.r > 0 ? (float)(c->lora.alpha / c->lora.r) : 0;
-}
-
 static float first_loss_scale(const struct sn_train_config *c)
 {
     if (c->precision != SN_F16)
@@ -54,7 +48,7 @@ static float first_loss_scale(const struct sn_train_config *c)
 /* What was loaded goes with train.lora. */
 static enum sn_status check_adapters(const struct sn_trainer *t, struct sn_err *err)
 {
-    float want = adapter_scale(&t->env.config->train), has = t->state.scalars.adapter_scale;
+    float want = sn_lora_scale(&t->env.config->train.lora), has = t->state.scalars.adapter_scale;
     if (has == want)
         return SN_OK;
     return sn_fail(err, SN_EINPUT,
@@ -100,7 +94,7 @@ static enum sn_status begin(struct sn_trainer *t, struct sn_err *err)
     if (c->train.continue_from[0])
         return branch(t, err);
     t->state.scalars = (struct sn_state_scalars){.loss_scale = first_loss_scale(&c->train),
-                                                 .adapter_scale = adapter_scale(&c->train)};
+                                                 .adapter_scale = sn_lora_scale(&c->train.lora)};
     sn_solo_begin(t->solo, "start: weights", false);
     SN_TRY(sn_solo_end(t->solo, sn_weights_init(&t->state, t->job, err), err));
     if (!c->train.init_from[0]) {

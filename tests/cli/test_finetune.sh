@@ -148,6 +148,19 @@ like "nor anything to merge" "$err" 'has no adapters to merge; leave --merge out
 sed 's/alpha: 32/alpha: 64/' lora.yaml >other.yaml
 run "$bin/sennit-train" other.yaml
 like "another alpha does not go on" "$err" 'its adapters were trained with alpha / rank 2, but train.lora has 4'
+sed -e 's#init_from: hub/base#init_from: runs/lora/ckpt#' -e 's#output: runs/lora#output: runs/onward#' other.yaml >onward.yaml
+run "$bin/sennit-train" onward.yaml
+is "nor begins another run" "$rc" 2
+like "and says why" "$err" '^runs/lora/ckpt/step-00000040: its adapters were trained with alpha / rank 2, but train.lora has 4; want the same, or what sennit-convert --merge makes of it$'
+run "$bin/sennit-plan" onward.yaml --ranks 1
+like "as a plan says, too" "$rc $err" '^2 .*its adapters were trained with alpha / rank 2, but train.lora has 4'
+sed -i.bak '/lora: {/d' onward.yaml
+run "$bin/sennit-train" onward.yaml
+is "nor one without adapters" "$rc" 2
+like "which says why" "$err" '^runs/lora/ckpt/step-00000040: has adapters; want train.lora as they were trained, or what sennit-convert --merge makes of it$'
+sed -e 's#init_from: hub/base#init_from: runs/lora/ckpt#' -e 's#output: runs/lora#output: runs/onward#' lora.yaml >onward.yaml
+run "$bin/sennit-train" onward.yaml --stop-after 1
+is "but one with the same" "$rc" 0
 
 # Features tell what follows: with all of them 0 it is one of four.
 for f in captions held-captions; do
