@@ -370,6 +370,10 @@ double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog, con
 
 /* ---- the least ------------------------------------------------------------------------------- */
 
+/* By how much the bytes of an operand's element may be more in another layout, at most: a result that is added to is read,
+ * too, and gradients may be of fp32. */
+enum { MORE_BYTES = 4 };
+
 /* The least factor by which a measured shape corrects the formula, at most 1, whatever lies beside the operands. */
 static double best_measured(const struct sn_machine_device *d, const struct work *w)
 {
@@ -379,8 +383,8 @@ static double best_measured(const struct sn_machine_device *d, const struct work
         if ((int)x->kind != w->kind || x->dtype != w->dtype)
             continue;
         struct work known = reshaped(w, x);
-        known.bytes *= 2; /* a result that is added to is read, too */
-        known.rounded *= 2;
+        known.bytes *= MORE_BYTES;
+        known.rounded *= MORE_BYTES;
         best = fmin(best, x->seconds / (d->overhead + formula(d, &known)));
     }
     return best;

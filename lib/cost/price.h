@@ -56,7 +56,7 @@ void sn_span_pairs(int64_t at[SN_MAX_LEVELS], const struct sn_machine *m, const 
 double sn_price_op(const struct sn_pricer *p, const struct sn_program *prog,
                    const struct sn_op *op);
 /* Seconds of the arithmetic of a product or of attention at the best rate that the machine gives any shape
- * of its kind; 0 of others. However it is cut, in rows, columns or heads, its parts' prices sum to no less. */
+ * of its kind; 0 of others. However the operation is cut, in rows, columns or heads, its parts' prices sum to no less. */
 double sn_price_least(const struct sn_pricer *p, const struct sn_program *prog,
                       const struct sn_op *op);
 /* Of an ENCODE or DECODE whose codec the machine knows (codecs.h); false: it is priced like others,

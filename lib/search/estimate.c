@@ -337,8 +337,9 @@ static int64_t head_blocks(const struct sn_estimator *e)
     return rows * (c->model.vocab / c->layout.tensor) * 4 / e->env.ops->head.bytes;
 }
 
-/* A profile of so many blocks takes long to compile: what stages keep is asked for before it. */
-enum { MANY_BLOCKS = 64 };
+/* A profile of so many blocks takes long to compile: what stages keep is asked for before it. And that of a whole layer of
+ * so many takes longer than it spares. */
+enum { MANY_BLOCKS = 64, TOO_MANY_BLOCKS = 1024 };
 
 /* What all of a group take at least. Where its members differ in recomputation, which l has none of, that
  * is what is kept with most of it, and segments without any. */
@@ -387,7 +388,10 @@ static enum sn_status estimate_floor(struct sn_estimate *out, struct sn_estimato
                                      const struct sn_layout_config *l, struct sn_err *err)
 {
     struct sn_estimation k;
+    const struct sn_model_config *m = &e->config.model;
     *out = (struct sn_estimate){0};
+    if ((int64_t)m->seq * m->vocab * 4 / e->env.ops->head.bytes > TOO_MANY_BLOCKS)
+        return SN_OK;
     SN_TRY(estimation_init(&k, e, l, err));
     SN_TRY(sn_layer_profile_whole_cached(&k.shape, e, err));
     double share = (double)l->micro_batch / ((double)l->tensor * l->tensor_x * l->context);

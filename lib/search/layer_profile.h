@@ -141,7 +141,8 @@ struct sn_layer_profile_env {
     const struct sn_pricer *pricer; /* machine, software, precision, threads */
 };
 
-/* The key of a layout; of one rank that computes one sequence as layouts with key k do, cut in no way. */
+/* The key of a layout; of one rank that computes one sequence, cut in no way and without
+ * recomputation, in the segments that layouts with key k have: of no layout with such segments the arithmetic is less. */
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
 struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile_key *k);
 /* The model of one layer of each kind, which stands for all of them. So that it costs no more than

@@ -44,8 +44,8 @@ struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile
     for (int a = 0; a < SN_NGRID_AXES; a++)
         w.size[a] = 1;
     w.micro_batch = w.expert = 1;
-    w.recompute = k->recompute;
-    w.split = k->split;
+    w.split =
+        k->split; /* and nothing is computed again: what is depends on what is sent between (recompute.c) */
     return w;
 }
 

@@ -126,7 +126,9 @@ static bool same_group(const struct sn_variant *a, const struct sn_variant *b)
            a->sequence_parallel == b->sequence_parallel && a->context_kind == b->context_kind;
 }
 
-static enum sn_status floor_group(struct search *s, int64_t first, int64_t n, struct sn_err *err)
+/* `least`: a bound that is known of them all. */
+static enum sn_status floor_group(struct search *s, int64_t first, int64_t n, double least,
+                                  struct sn_err *err)
 {
     struct sn_layout_config l;
     struct sn_estimate e;
@@ -135,7 +137,7 @@ static enum sn_status floor_group(struct search *s, int64_t first, int64_t n, st
     if (!sn_grow((void **)&s->group, s->groups, &s->cap_groups, sizeof(*s->group)))
         return sn_fail(err, SN_ENOMEM, "search: no memory for more than %d groups of layouts",
                        s->groups);
-    s->group[s->groups++] = (struct group){first, n, e.seconds, true, false, false};
+    s->group[s->groups++] = (struct group){first, n, fmax(e.seconds, least), true, false, false};
     return SN_OK;
 }
 
@@ -145,7 +147,7 @@ static enum sn_status floor_groups(struct search *s, struct sn_err *err)
         for (n = 1; i + n < s->all.n && same_group(&s->all.of[i], &s->all.of[i + n]); n++)
             ;
         SN_TRY(family_add(s, &s->all.of[i], n, err));
-        SN_TRY(floor_group(s, i, n, err));
+        SN_TRY(floor_group(s, i, n, 0, err));
     }
     return SN_OK;
 }
@@ -193,6 +195,7 @@ static enum sn_status bound_all(struct search *s, int64_t first, int64_t end, st
  * their own. */
 static enum sn_status open_group(struct search *s, int at, struct sn_err *err)
 {
+    double least = s->group[at].bound;
     s->group[at].is_open = true;
     int64_t first = s->group[at].first, end = first + s->group[at].n, n;
     for (int64_t i = first; i < end; i += n) {
@@ -202,7 +205,7 @@ static enum sn_status open_group(struct search *s, int at, struct sn_err *err)
             SN_TRY(bound_all(s, i, i + n, err));
             continue;
         }
-        SN_TRY(floor_group(s, i, n, err));
+        SN_TRY(floor_group(s, i, n, least, err));
         SN_TRY(push_group(s, s->groups - 1, err));
     }
     return SN_OK;
