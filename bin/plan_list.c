@@ -40,12 +40,13 @@ enum sn_status sn_plan_parse_keys(struct sn_plan_lists *l, const char *format, s
 enum sn_status sn_plan_check_list(const struct sn_plan_lists *l, int argc, char **argv,
                                   struct sn_err *err)
 {
+    const char *option = l->keys ? "--help-keys" : "--list";
     int words = l->keys || strchr(argv[1], '=') ? 2 : 3; /* --list WHAT, or one of --list=WHAT */
-    if (argc == words)
+    bool is_first = strncmp(argv[1], option, 3) == 0;
+    if (is_first && argc == words)
         return SN_OK;
-    return sn_fail(
-        err, SN_EINPUT, "sennit-plan: %s stands alone on its line; want it without %d more %s",
-        l->keys ? "--help-keys" : "--list", argc - words, argc - words > 1 ? "words" : "word");
+    return sn_fail(err, SN_EINPUT,
+                   "sennit-plan: %s stands alone on its line; leave the other words out", option);
 }
 
 /* A line of a shipped model: its name, and how many weights it has. */

@@ -262,8 +262,9 @@ for option in '--svg none.svg' '--trace none.json' --timeline '--mtbf-hours 3' '
     # shellcheck disable=SC2086 # words
     refuses "a program and $option" "${option%% *} is of the plan, --explain" "$tmp/run.yaml" --explain 0 $option
 done
-refuses "a list and a run file" '--list stands alone on its line; want it without 1 more word' --list models "$tmp/run.yaml"
+refuses "a list and a run file" '--list stands alone on its line; leave the other words out' --list models "$tmp/run.yaml"
 refuses "a list as an object" '--list stands alone' --list=models --json
+refuses "an object first" '--list stands alone' --json --list=models
 refuses "keys and a run file" '--help-keys stands alone' "$tmp/run.yaml" --help-keys
 run "$plan" "$tmp/run.yaml" --mtbf-hours 2.5 --json
 is "hours between failures need not be whole" "$rc $(printf '%s' "$out" | grep -o '"mtbf_s": [0-9]*')" '0 "mtbf_s": 9000'

@@ -103,7 +103,7 @@ like "a long document weighs as much as it is long" "$out" '^to plan with: data.
 run "$data" stats long --seq 1024 # 1 % of tokens with 512 keys, 99 % with 50 - 100 x 100 / 6144
 like "but in samples less" "$out" '^to plan with: data.document_length: 110 \(samples of 1024 tokens\)$'
 fails "no sample" 2 "--seq: 12 tokens are no sample of 12, which wants one more; use more text, or a shorter one" stats talk --seq 12
-fails "samples of nothing" 2 "sennit-data merge: --seq is for another command; see sennit-data merge --help" merge talk -o no --seq 4
+fails "samples for a merge" 2 "sennit-data merge: --seq is for another command; see sennit-data merge --help" merge talk -o no --seq 4
 
 run "$data" check all --vocab 70001
 like "check: all is well" "$out" '^the index and the mask are sound, and every token is one of 0 .. 70000$'
