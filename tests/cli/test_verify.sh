@@ -66,5 +66,5 @@ like "with what would work" "$err" 'want the 16 digits that sennit-plan --verify
 
 run "$plan" "$tmp/r.yaml" --verify --explain 0
 is "a program and a verdict at once are refused" "$rc" 2
-like "with the two options" "$err" '--explain .* --verify '
+like "with the two options" "$err" '--verify is of the plan, --explain '
 tap_done
