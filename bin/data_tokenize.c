@@ -1,6 +1,7 @@
 #include "bin/data_tokenize.h"
 
 #include "bin/common.h"
+#include "lib/base/thread.h"
 #include "lib/data/data_format.h"
 #include "lib/texts/tokenize.h"
 
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char usage[] =
     "usage: sennit-data tokenize INPUT... --tokenizer FILE --out DIR [options]\n"
@@ -26,7 +26,7 @@ static const char usage[] =
     "  --share I/N        this process takes share I (from 0) of N of the files; srun -n N says "
     "it\n"
     "                     itself, and the last one puts the parts together\n"
-    "  --workers N        threads (default: one for each processor)\n"
+    "  --workers N        threads (default: one for each core that it may run on)\n"
     "  --skip-bad N       leave out up to N documents that are no valid text or JSON, and list "
     "them\n"
     "  --chat             documents are conversations: lines with messages (role, content) or\n"
@@ -253,8 +253,7 @@ enum sn_status sn_data_tokenize(int argc, char **argv, int stop_fd, struct sn_st
     struct asked a = {.t = {.stop_fd = stop_fd, .documents = SN_DOCUMENTS_FILES}};
     struct sn_tokenize *t = &a.t;
     struct sn_tokenized done;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    t->workers = processors > 0 && processors < 1024 ? (int)processors : 1;
+    t->workers = sn_cores();
     for (int code; (code = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (code == HELP) {
             sn_str_add(out, "%s", usage);

@@ -2,11 +2,11 @@
 
 #include "bin/common.h"
 #include "lib/base/mem.h"
+#include "lib/base/thread.h"
 #include "lib/texts/train_tokenizer.h"
 
 #include <getopt.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char usage[] =
     "usage: sennit-data train-tokenizer INPUT... --vocab-size N -o FILE [options]\n"
@@ -22,7 +22,8 @@ static const char usage[] =
     "  --alphabet WHICH   bytes that are tokens: all (default), or those that were seen\n"
     "  --field NAME       the text of a line of JSON (default text)\n"
     "  --documents WHAT   of plain text: files (default), lines or paragraphs\n"
-    "  --workers N        threads (default: one for each processor); the file is the same\n"
+    "  --workers N        threads (default: one for each core that it may run on); the file is the "
+    "same\n"
     "  --skip-bad N       leave out up to N documents that are no valid text or JSON, and list "
     "them\n"
     "  --force            replace a file that is there\n"
@@ -216,8 +217,7 @@ enum sn_status sn_data_train_tokenizer(int argc, char **argv, int stop_fd, struc
     struct line line = {.train = {.texts = {.field = "text", .stop_fd = stop_fd},
                                   .how = {.min_frequency = 2, .all_bytes = true},
                                   .pattern = SN_SCAN_LLAMA3}};
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    line.train.texts.workers = processors > 0 && processors < 1024 ? (int)processors : 1;
+    line.train.texts.workers = sn_cores();
     line.special = sn_alloc_n((size_t)argc, sizeof(*line.special));
     if (!line.special)
         return sn_fail(err, SN_ENOMEM, "sennit-data train-tokenizer: no memory");

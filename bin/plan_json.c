@@ -17,6 +17,8 @@ static void json_experts(struct sn_str *out, const struct sn_layout_config *l)
         sn_str_add(out, "\"expert_node\": %d, \"expert_chunks\": %d, ",
                    l->expert > 1 && l->expert_node > 1 ? l->expert_node : 1,
                    l->expert_chunks > 1 ? l->expert_chunks : 1);
+    if ((l->expert > 1 || (fewer && l->expert_tensor > 1)) && l->expert_buffer != 2)
+        sn_str_add(out, "\"expert_buffer\": %.9g, ", l->expert_buffer);
     if (l->expert > 1 && l->tensor > 1)
         sn_str_add(out, "\"expert_tokens\": \"%s\", ", is_split ? "split" : "gathered");
     if (l->expert > 1 && l->tensor > 1 && !is_split)

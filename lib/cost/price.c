@@ -416,8 +416,8 @@ double sn_price_least(const struct sn_pricer *p, const struct sn_program *prog,
     if (!is_product && !keeps)
         factor *= fmin(1, or_one(p->seen[op->attr.attention.window > 0]));
     double best = is_product || !keeps ? best_measured(d, &w) : 1;
-    if (best < 1 &&
-        s->overhead < factor) /* then overheads do not outweigh what a factor takes of them */
+    /* on_machine() scales overheads, too: what is taken of them is made up for where they count as much as the rest. */
+    if (best < 1 && s->overhead < factor)
         return 0;
     return rate > 0 ? factor * best * sn_op_flops(op) / rate : 0;
 }

@@ -141,9 +141,10 @@ struct sn_layer_profile_env {
     const struct sn_pricer *pricer; /* machine, software, precision, threads */
 };
 
-/* The key of a layout; of one rank that computes one sequence, cut in no way and without
- * recomputation, in the segments that layouts with key k have: of no layout with such segments the arithmetic is less. */
+/* The key of a layout. */
 struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c);
+/* That of one rank which computes one sequence, cut in no way and without recomputation, in the segments that layouts
+ * with key k have: their ranks together have no less arithmetic for a sequence. */
 struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile_key *k);
 /* The model of one layer of each kind, which stands for all of them. So that it costs no more than
  * any, what train.freeze freezes of some layers is frozen. Of models that mix layers with experts and others,

@@ -37,6 +37,7 @@ struct sn_layer_profile_key sn_layer_profile_key(const struct sn_config *c)
     return k;
 }
 
+/* Without recomputation: what is computed again depends on what ranks send between (recompute.c). */
 struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile_key *k)
 {
     struct sn_layer_profile_key w;
@@ -44,8 +45,7 @@ struct sn_layer_profile_key sn_layer_profile_whole(const struct sn_layer_profile
     for (int a = 0; a < SN_NGRID_AXES; a++)
         w.size[a] = 1;
     w.micro_batch = w.expert = 1;
-    w.split =
-        k->split; /* and nothing is computed again: what is depends on what is sent between (recompute.c) */
+    w.split = k->split;
     return w;
 }
 

@@ -54,7 +54,7 @@ static void *compile_stages(void *arg)
 
 static void compile_side_by_side(struct work *w)
 {
-    enum { MOST = 16, STACK = 4 << 20 };
+    enum { MOST = 15, STACK = 4 << 20 }; /* threads beside the caller's */
     pthread_t thread[MOST];
     int n = sn_cores(), began = 0;
     n = n < w->stages->n ? n : w->stages->n;

@@ -297,6 +297,7 @@ again llama3.2-1b '{data: 16, zero: 3, zero_node: 8, zero_cache: 4}' 16
 again llama3.2-1b '{data: 8, tensor: 2, zero: 2, overlap: auto, tensor_pieces: 2}' 16
 again llama3.2-1b '{data: 8, tensor: 2, sequence_parallel: true, recompute: full, comm_aware_recompute: true, optimizer_tile: 65536}' 16
 again llama3.2-1b '{data: 16, zero: 1, compress: {data: int8/int4-hadamard, zero: int8, node: 4}}' 16
+again mixtral-8x7b '{data: 8, expert: 4, expert_buffer: 3}' 8
 again mixtral-8x7b '{data: 8, tensor: 2, pipeline: 2, expert: 4, zero: 1, zero_node: 4, recompute: full}' 32
 
 # --- SN_ISA ---------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@
 # conversion loses stays lost. After each: sennit-convert finds no damage and no difference from the first
 # one; h5py reads the same bytes through the master; steps 11 to 20, resumed from the copy in its own layout,
 # have the losses of one rank that was never interrupted. Where a model with experts has not, the line is tried
-# again with another seed: a router's tie that falls the other way does not come again, a fault does.
+# again with another seed: a router's tie that falls the other way does not come again, a fault does. In bf16 a router has
+# near ties in each step: behind another layout's ten steps norms of latent-bf16-tp2-z2 are up to 5.3e-3 apart, now above,
+# now below, and losses 1e-3 (reshard.sh latent-bf16-tp2-z2); so its limit is 8e-3.
 . tests/lib/tap.sh
 . tests/lib/train.sh
 . tests/lib/layouts.sh
@@ -62,8 +64,10 @@ reshard() { # line: from $last into this layout
     second_half "$copy"
     off=$(worst "$copy/second-half" "$one/second-half")
     case $again$1 in *experts=* | *family=mixtral*) has_router=1 ;; *) has_router= ;; esac
-    if [ -n "$again" ] || [ -z "$has_router" ] || awk -v d="$off" -v most="$(layout_limit "$1")" 'BEGIN { exit !(d <= most) }'; then
-        within "$name: steps 11 to 20 are those of one rank$again" "$off" "$(layout_limit "$1")"
+    limit=$(layout_limit "$1")
+    case $has_router$limit in 14e-3) limit=8e-3 ;; esac
+    if [ -n "$again" ] || [ -z "$has_router" ] || awk -v d="$off" -v most="$limit" 'BEGIN { exit !(d <= most) }'; then
+        within "$name: steps 11 to 20 are those of one rank$again" "$off" "$limit"
     else
         echo "# $name: off by $off; seed 12 tells a tie from a fault"
         printf '%s|%s\n' "$begun" "$1" >>"$tmp/ties"

@@ -149,13 +149,10 @@ layout_file() { # line path output
 # two units of rounding (2^-9 and 2^-12), about four times that. They let small faults pass (norms'
 # gradients that are not summed under sequence parallelism: 6e-4); those are left to fp32's limit, and
 # half precision to what is its own: types, master weights, the loss scale.
-# A router whose scores are of bf16 has near ties in each step: gradient norms of two layouts were up to 5.3e-3 apart, now
-# above, now below.
 layout_limit() { # line
-    case $(layout_value "$1" precision fp32)$(layout_value "$1" experts '') in
+    case $(layout_value "$1" precision fp32) in
     bf16) echo 4e-3 ;;
-    bf16*) echo 8e-3 ;;
-    fp16*) echo 5e-4 ;;
+    fp16) echo 5e-4 ;;
     *) echo 1e-5 ;;
     esac
 }
